@@ -594,3 +594,15 @@ def test_no_honest_operator_is_accused(node, inputs, reference):
 def test_what_a_library_adds_to_the_builtins_breaks_no_seal(monkeypatch):
     monkeypatch.setattr(builtins, "__pybind11_internals__", object(), raising=False)
     assert watching.SEAL.broken() == ""
+
+
+def test_threads_of_a_blas_that_its_own_functions_set_are_refused(monkeypatch):
+    threads = {"libopenblas": 1}
+    monkeypatch.setattr(watching, "_blas_threads", lambda: dict(threads))
+    seal = watching.Seal()
+    seal.add(np, np.random, np.linalg)
+    seal.add_framework(open_framework("numpy"))
+    threads["liblater"] = 8
+    assert "a BLAS" not in seal.broken()
+    threads["libopenblas"] = 2
+    assert "it changed the threads of a BLAS" in seal.broken()

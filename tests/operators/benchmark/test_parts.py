@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from levelbench.operators.benchmark import checking
-from levelbench.operators.benchmark.checking import parts_of, select
+from levelbench.operators.benchmark.checking import Results, check, parts_of, select
 from levelbench.operators.node import operator_node
 
 PROBLEMS = {
@@ -86,3 +86,12 @@ def test_an_operator_without_a_rule_is_compared_completely():
     node = operator_node("Relu", ["X"])
     (part,) = parts_of(node, [(10, 10)], (10, 10), math.inf)
     assert part.whole
+
+
+@pytest.mark.parametrize(("size", "checked"), [(1e-41, False), (1e-30, True)])
+def test_results_that_are_all_subnormal_are_not_checked(reference, size, checked):
+    a, b = np.full((3, 4), size, np.float32), np.ones((4, 2), np.float32)
+    results = Results([a, b], [np.zeros((3, 2), np.float32) if size < 1e-38 else a @ b])
+    found = check(operator_node("MatMul", ["a", "b"]), results, None, reference)
+    assert found.checked.startswith("not checked") is not checked
+    assert not found.wrong

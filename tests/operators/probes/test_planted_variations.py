@@ -3,15 +3,19 @@
 import os
 import threading
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from levelbench.operators.custom import CustomOperator, Spec
-from levelbench.operators.probes import check_operator
+from levelbench.operators.custom import CustomOperator, Spec, register
+from levelbench.operators.frameworks import open_framework
+from levelbench.operators.probes import check_operator, variations
 from levelbench.operators.probes.attributes import other_attributes
 from levelbench.operators.probes.calls import leaks, threads
+from levelbench.operators.probes.files import _attributes_kept, _subject, _variants
 from levelbench.operators.probes.forward import Oracle
+from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.judging import Setting, Variant
 from levelbench.operators.probes.subject import subject_of
 from levelbench.operators.probes.variations import gradients_elsewhere, specials
@@ -80,11 +84,28 @@ def total_exponent(x):
     return np.log(np.exp(x - most).sum(-1)) + most[..., 0]
 
 
+def largest_number(x):
+    return np.maximum(x.max(-1), np.finfo(x.dtype).min)
+
+
+def through_a_buffer(kept):
+    """Twice the input, by way of a buffer that is kept for its shape, with the dtype of the first call."""
+
+    def operator(x):
+        buffer = kept.setdefault(x.shape, np.empty_like(x))
+        buffer[...] = x
+        return (2 * buffer).astype(x.dtype)
+
+    return operator
+
+
 FORWARDS = [
     # name, check that must fail, inputs, faulty, right
     ("wrong above 64", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] > 64), double),
     ("rest of 8", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] > 64 and x.shape[-1] % 8), double),
     ("after 5,000 elements", "shapes", [X], cut_after(5000), double),
+    ("multiple of a block of 128", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] in (128, 256)), double),
+    ("one more than blocks of 128", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] % 128 == 1), double),
     ("16-bit index", "shapes", [X], cut_after(32768), double),
     ("unsigned 16-bit index", "shapes", [X], cut_after(65536), double),
     ("row beyond a buffer", "long sums", [X.astype(float)], lambda x: x[..., :4096].sum(-1), lambda x: x.sum(-1)),
@@ -93,6 +114,7 @@ FORWARDS = [
     ("integer sum in int32", "integers", [INTEGERS], lambda x: x.sum(-1, dtype=np.int32).astype(np.int64), total),
     ("integer sum in float64", "integers", [INTEGERS], lambda x: x.sum(-1, dtype=np.float64).astype(np.int64), total),
     ("int8 forgotten", "integers", [INTEGERS], wrong_if(lambda x: x.dtype == np.int8), double),
+    ("smallest int8", "integers", [INTEGERS.astype(np.int8)], lambda x: np.maximum(x, -127), plus_zero),
     ("integers in float32", "integers", [INTEGERS], lambda x: x.astype(np.float32).astype(x.dtype), plus_zero),
     ("subnormal numbers flushed", "NaN and infinity", [X], flushed, double),
     ("infinity becomes NaN", "NaN and infinity", [X], nan_for_infinity, double),
@@ -100,6 +122,8 @@ FORWARDS = [
     ("-0.0 loses its sign", "NaN and infinity", [X], lambda x: 2 * x + 0, double),
     ("infinity at any of 24 places", "NaN and infinity", [X[:3]], lambda x: x * np.tri(*x.shape[-2:]), np.tril),
     ("all is masked", "NaN and infinity", [X], total_exponent, lambda x: np.logaddexp.reduce(x, -1)),
+    ("finite instead of -infinity", "NaN and infinity", [X], largest_number, lambda x: x.max(-1)),
+    ("buffer of another dtype", "shapes", [X.astype(float)], through_a_buffer({}), double),
     ("inverse of -0.0", "NaN and infinity", [X], lambda x: 1 / np.where(x == 0, np.abs(x), x), lambda x: 1 / x),
 ]  # fmt: skip
 
@@ -455,7 +479,7 @@ class ModeIgnored(Padded):
         return np.pad(x, [(0, 0)] * (x.ndim - 1) + [tuple(self.pads)])
 
 
-def attributes_found(cls):
+def attributes_found(cls, *inputs):
     operator = cls()
 
     def make(attributes):
@@ -463,9 +487,9 @@ def attributes_found(cls):
         return replace(subject_of(made), direct=made.forward), Oracle(made.reference)
 
     variants = [
-        Variant(title, lambda each=each: make(each), unless) for title, each, unless in other_attributes(operator)
+        Variant(title, lambda each=each: make(each), unless, each) for title, each, unless in other_attributes(operator)
     ]
-    report = check_operator(operator, [[X]], reference=operator.reference, variants=variants)
+    report = check_operator(operator, [inputs or [X]], reference=operator.reference, variants=variants)
     return [finding for finding in report.failed if finding.probe == "attributes"]
 
 
@@ -556,6 +580,21 @@ class SpreadInSquares(CustomOperator):
         return (np.broadcast_to(g[..., None] if wrong else g, x.shape).copy(),)
 
 
+class Softplus(CustomOperator):
+    """It becomes a line where ``x`` instead of ``beta * x`` is large."""
+
+    def __init__(self, beta=1.0):
+        if beta <= 0:
+            raise ValueError("beta must be above 0")
+        self.beta = beta
+
+    def forward(self, x):
+        return np.where(x > 20, x, self.reference(x)).astype(x.dtype)
+
+    def reference(self, x):
+        return (np.logaddexp(0, self.beta * x) / self.beta).astype(x.dtype)
+
+
 WRONG_ELSEWHERE = [
     SpreadInSquares,
     LeakyByDefault,
@@ -574,9 +613,173 @@ def test_an_attribute_that_works_at_its_default_only_is_caught(cls):
     assert attributes_found(cls)
 
 
+def test_an_attribute_that_is_right_for_small_values_only_is_caught():
+    assert attributes_found(Softplus, X.astype(float))
+
+
 @pytest.mark.parametrize("cls", [Leaky, Padded, Scaled])
 def test_attributes_that_work_are_not_accused(cls):
     assert not attributes_found(cls)
+
+
+class MeanOfKept(CustomOperator):
+    """The mean of what is not labelled ``ignore``, as a loss is over labels."""
+
+    def __init__(self, ignore=-100):
+        self.ignore = ignore
+
+    def infer(self, x, labels):
+        return Spec((), x.dtype)
+
+    def forward(self, x, labels):
+        return self.reference(x, labels)
+
+    def reference(self, x, labels):
+        kept = labels != self.ignore
+        return np.asarray(x.astype(np.float64)[kept].sum() / max(1, kept.sum())).astype(x.dtype)
+
+
+class MeanOfAll(MeanOfKept):
+    """It divides by the number of all."""
+
+    def forward(self, x, labels):
+        kept = labels != self.ignore
+        return np.asarray(x.astype(np.float64)[kept].sum() / max(1, kept.size)).astype(x.dtype)
+
+
+@pytest.mark.parametrize(("cls", "wrong"), [(MeanOfAll, True), (MeanOfKept, False)])
+def test_an_attribute_is_tried_as_a_number_among_the_integers(cls, wrong):
+    assert bool(attributes_found(cls, X[:, 0], np.array([4, 5, 3, 5]))) is wrong
+
+
+class NormalisesItsAxis(CustomOperator):
+    def __init__(self, axis=-1):
+        self.axis = axis
+
+    def forward(self, x):
+        self.axis %= x.ndim
+        return x.cumsum(self.axis)
+
+
+class SharesItsFactor(CustomOperator):
+    def __init__(self, factor=2.0):
+        type(self).factor = factor
+
+    def forward(self, x):
+        return self.factor * x
+
+
+class KeepsAPlan(CustomOperator):
+    def __init__(self, factor=2.0):
+        self.factor, self.plans = factor, {}
+
+    def forward(self, x):
+        return self.plans.setdefault(x.shape, self.factor) * x
+
+
+@pytest.mark.parametrize(("cls", "wrong"), [(NormalisesItsAxis, True), (SharesItsFactor, True), (KeepsAPlan, False)])
+def test_a_call_or_another_instance_that_changes_an_attribute_is_found(cls, wrong):
+    operator = cls()
+    kept = {name: getattr(operator, name) for name in operator.attributes}
+    cls(**{name: 3 * value for name, value in kept.items()})
+    found = list(_attributes_kept(operator, kept, None, [X], RANDOM))
+    assert [each.status for each in found] == ["failed"] * wrong
+
+
+def test_a_buffer_that_is_returned_for_large_inputs_only_is_found():
+    kept = {}
+
+    def operator(x):
+        if x.size < 5000:
+            return 2 * x
+        buffer = kept.setdefault((x.shape, x.dtype), np.empty_like(x))
+        return np.multiply(2, x, out=buffer)
+
+    assert "outputs are new" in {each.probe for each in check_operator(operator, [[X]], reference=double).failed}
+
+
+def test_a_large_input_that_is_changed_in_place_is_found():
+    def operator(x):
+        return 2 * x if x.size < 5000 else np.multiply(2, x, out=x).copy()
+
+    assert "inputs left alone" in {each.probe for each in check_operator(operator, [[X]], reference=double).failed}
+
+
+def summed_by_offsets(x, ends):
+    if len(ends) == 0 or ends[-1] != len(x) or (np.diff(ends) < 0).any():
+        raise ValueError("the offsets must rise to the number of rows")
+    return np.add.reduceat(x, [0, *ends[:-1]]) if len(x) else x
+
+
+def test_offsets_that_fit_no_other_size_may_be_refused():
+    def lenient(x, ends):
+        return np.array([x[first:last].sum(0) for first, last in pairwise([0, *ends])]).reshape(len(ends), *x.shape[1:])
+
+    ends = np.array([1, 4])
+    report = check_operator(summed_by_offsets, [[X, ends]], reference=lenient)
+    assert not [each for each in report.failed if "it raises" in each.found]
+
+
+def test_a_size_that_an_operator_of_numbers_alone_refuses_is_a_failure():
+    def even(x):
+        if x.ndim and x.shape[-1] % 2:
+            raise ValueError("an even number of columns")
+        return 2 * x
+
+    assert "shapes" in {each.probe for each in check_operator(even, [[X]], reference=double).failed}
+
+
+def test_what_would_take_long_is_not_tried_at_a_large_size(monkeypatch):
+    spent = [0.0]
+    monkeypatch.setattr(variations, "process_time", lambda: spent[0])
+
+    def quadratic(x):
+        spent[0] += 1e-6 * x.size**2
+        return 2 * x
+
+    [found] = variations.long_sums(
+        Setting(subject_of(double), Oracle(quadratic), True, (), 0, 500), [X[0].astype(float)], RANDOM
+    )
+    assert found.status == "not tried"
+    assert "s of a processor" in found.found
+
+
+@pytest.mark.parametrize(("left", "wrong"), [(1e-14, False), (1e-9, True)])
+def test_roundings_of_terms_that_cancel_are_no_wrong_gradient(left, wrong):
+    report = examine_gradient(
+        subject_of(lambda x: x - x, backward=lambda g, i, o: (left * g[0],)), [X.astype(float)], seed=0
+    )
+    assert [each.status for each in report.inputs] == ["wrong" if wrong else "right"]
+
+
+class SummedBackwards(CustomOperator):
+    """A running sum without a reference, whose gradient is always that of the forward direction."""
+
+    def __init__(self, reverse=0):
+        self.reverse = reverse
+
+    def forward(self, x):
+        return x[::-1].cumsum(0)[::-1].copy() if self.reverse else x.cumsum(0)
+
+    def backward(self, gradients, inputs, outputs):
+        return gradients[0][::-1].cumsum(0)[::-1].copy()
+
+
+def test_gradients_with_other_attributes_are_tried_without_a_reference():
+    operator, backend = SummedBackwards(), open_framework("numpy")
+    register(SummedBackwards)
+    subject = _subject(operator, backend)
+    variants = _variants(operator, backend, "")
+    setting = Setting(subject, Oracle(subject), False, (), 0, 500, variants=variants)
+    found = list(variations.attributes(setting, [X[:, 0].astype(float)], RANDOM))
+    assert [each.case.split(",")[0] for each in found if each.status == "failed"] == ["reverse = 1"]
+
+
+def test_subnormal_numbers_that_a_framework_flushes_are_noted():
+    subject = replace(subject_of(lambda x: flushed(x[0])), to_native=lambda x: (x,))
+    setting = Setting(subject, Oracle(double), True, (), 0, 500)
+    found = [each.status for each in specials(setting, [X], RANDOM) if "subnormal" in each.case]
+    assert found == ["noted"]
 
 
 def test_an_axis_is_tried_from_both_ends():

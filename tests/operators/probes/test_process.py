@@ -3,11 +3,13 @@
 import ctypes
 import gc
 import locale
+import logging
 import os
 import platform
 import random
 import signal
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -69,6 +71,10 @@ CHANGES = [
     ("the environment variables", lambda: os.environ.update(LEVELBENCH_PLANTED="1")),
     ("NumPy's handling of floating-point errors", lambda: np.seterr(all="ignore")),
     ("NumPy's print options", lambda: np.set_printoptions(precision=3)),
+    ("the environment variables", lambda: ctypes.CDLL(None).setenv(b"LEVELBENCH_PLANTED", b"1", 1)),
+    ("the C library's random generator", lambda: ctypes.CDLL(None).srand(7)),
+    ("the folders of imports", lambda: sys.path.append("/")),
+    ("the level of logging", lambda: logging.disable(logging.ERROR)),
     ("the locale", lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8")),
     ("handlers of signals", lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN)),
     ("the mask of new files", lambda: os.umask(0)),
@@ -130,6 +136,36 @@ def test_a_signal_that_the_c_library_takes_for_its_threads_is_not_accused(monkey
     monkeypatch.setattr(process, "_status", lambda *names: [next(masks)])
     before = process._caught()
     assert process._caught() == before == [2]
+
+
+def test_a_file_that_each_call_leaves_is_caught(tmp_path):
+    assert "the file" in found_of(lambda: tempfile.mkstemp(dir=tmp_path))
+
+
+def test_a_file_that_the_first_call_writes_or_that_is_removed_is_not_accused(tmp_path):
+    cache = tmp_path / "cache"
+
+    def honest():
+        if not cache.exists():
+            cache.write_text("plan")
+        with tempfile.NamedTemporaryFile(dir=tmp_path) as scratch:
+            scratch.write(b"0")
+
+    assert found_of(honest) == ""
+
+
+def test_a_call_that_imports_a_library_and_sets_it_is_caught(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.delitem(sys.modules, "torch")
+
+    def call():
+        sys.modules["torch"] = torch
+        torch.set_grad_enabled(False)
+
+    try:
+        assert "PyTorch's autograd mode" in found_of(call)
+    finally:
+        torch.set_grad_enabled(True)
 
 
 def test_what_the_import_of_a_library_sets_is_not_accused(tmp_path, monkeypatch):

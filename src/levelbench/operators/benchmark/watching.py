@@ -27,6 +27,7 @@ from levelbench.checks.arrays import Host, is_float
 from levelbench.errors import LevelbenchError
 from levelbench.measure import caches, clocks, sampling, stopping, warmup
 from levelbench.measure.clocks import HOST, Clock, timed
+from levelbench.measure.environment.software import threads
 from levelbench.operators.benchmark import checking
 from levelbench.operators.contract import Array, OperatorBackend
 from levelbench.operators.custom.library import is_foreign
@@ -91,6 +92,8 @@ class Seal:
         names = (type(backend).__module__, "torch", "torch.cuda", "torch.nn.functional", "jax", "jax.numpy")
         self.add(*(sys.modules[name] for name in names if name in sys.modules))
         self.watch("the number of threads", lambda: backend.describe().get("threads"))
+        known = frozenset(_blas_threads())
+        self.watch("the threads of a BLAS", lambda: {k: n for k, n in _blas_threads().items() if k in known})
         if self._looked is None:
             self._looked = []
             sys.addaudithook(self._hear)
@@ -134,6 +137,11 @@ class Seal:
             if (now := read()) != was:
                 return f"it changed {name} from {was} to {now}"
         return ""
+
+
+def _blas_threads() -> dict[str, int]:
+    """The threads of each loaded BLAS, which its own functions may set without the framework's knowledge."""
+    return {name: found["threads"] for name, found in threads()["loaded"].items() if "blas" in name}
 
 
 _LOOKS = frozenset({"gc.get_objects", "gc.get_referrers", "sys._current_frames", "sys._getframe"})

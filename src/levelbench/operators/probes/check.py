@@ -21,7 +21,7 @@ from levelbench.operators.custom.definition import Spec
 from levelbench.operators.probes import calls, memory, process, variations
 from levelbench.operators.probes.forward import Oracle, judge_outputs
 from levelbench.operators.probes.gradients import examine_gradient
-from levelbench.operators.probes.inputs import describe, other_shapes, other_values, scaled
+from levelbench.operators.probes.inputs import describe, large_inputs, other_shapes, other_values, scaled
 from levelbench.operators.probes.judging import NO_REFERENCE, Probe, Setting, Variant, with_expected_nonfinites
 from levelbench.operators.probes.memory import differs, summed, unit_gradients
 from levelbench.operators.probes.slopes import AT_A_KINK
@@ -250,12 +250,26 @@ def _pulled(subject: HostOperator, inputs: Inputs) -> tuple[Host | None, ...]:
     return subject.vjp(unit_gradients(outputs), inputs)
 
 
-def _inputs_left_alone(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[Finding]:
-    yield memory.inputs_left_alone(setting.subject, inputs)
+def _inputs_left_alone(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
+    found = memory.inputs_left_alone(setting.subject, inputs)
+    larger = _larger(setting, inputs, random)
+    bad = (each for one in larger if (each := memory.inputs_left_alone(setting.subject, one)).status == "failed")
+    yield found if found.status == "failed" else next(bad, found)
+
+
+def _larger(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Inputs]:
+    """Large inputs that it accepts, for which an operator of the user's may have another way."""
+    for _, each in large_inputs(inputs, setting.subject.fixed, random) if setting.subject.ours else ():
+        if attempt(setting.subject.forward, each).worked:
+            yield each
 
 
 def _outputs_are_new(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterator[Finding]:
     found = memory.aliasing(setting.subject, inputs, setting.other(inputs, random))
+    for each in _larger(setting, inputs, random):
+        if found.status != "failed":
+            one = memory.aliasing(setting.subject, each, setting.other(each, random))
+            found = one if one.status == "failed" else found
     if found.status != "failed":
         ties = dict(other_values(inputs, setting.subject.fixed, random))["all equal"]
         shapes = [each for _, each in other_shapes(inputs, setting.subject.fixed, random)]

@@ -82,6 +82,7 @@ def check_in_file(
         operator: CustomOperator = classes[request.operator](**request.attributes)
     except UsageError as error:
         raise UsageError(error.asked, error.found, f"{error.do}; give them with --attr name=value") from error
+    kept = {name: getattr(operator, name) for name in operator.attributes if hasattr(operator, name)}
     samples = _samples(operator, request)
     subject = _subject(operator, backend)
     reference = _reference(operator, request.reference)
@@ -97,7 +98,7 @@ def check_in_file(
         hear=hear,
         more=[("sanitizers", partial(_sanitizers, operator, samples), False)]
         if isinstance(operator, CompiledOperator)
-        else [],
+        else [("state", partial(_attributes_kept, operator, kept), True)],
     )
     return report, _deviation(subject, samples[0], reference)
 
@@ -112,6 +113,17 @@ def _subject(operator: CustomOperator, backend: OperatorBackend) -> HostOperator
         deterministic=bool(getattr(operator, "deterministic", True)),
     )
     return subject if operator.has_backward else replace(subject, pull=None, begin=None)
+
+
+def _attributes_kept(
+    operator: CustomOperator, kept: Mapping[str, object], _: Setting, inputs: Inputs, random: np.random.Generator
+) -> Iterator[Finding]:
+    """Neither calls nor other instances change an attribute: a later call with other shapes would rely on it."""
+    attempt(operator.forward, *inputs)
+    for name, value in kept.items():
+        if repr(now := getattr(operator, name, None)) != repr(value):
+            found = f"its {name} is changed from {value!r} to {now!r} by a call or by another instance"
+            yield failed(found, "set attributes in __init__ alone, and in the instance", case=name)
 
 
 _MOST_SANITIZED = 12
@@ -144,15 +156,15 @@ def _sanitizers(
 
 
 def _variants(operator: CustomOperator, backend: OperatorBackend, reference: str) -> list[Variant]:
-    """The operator with other attributes; none if its reference is a function that does not know them."""
-    if reference or not operator.has_reference:
-        return []
+    """The operator with other attributes; its reference is itself if it has none, or a function without attributes."""
+    known = operator.has_reference and not reference
 
     def make(attributes: dict[str, Attribute]) -> tuple[HostOperator, Oracle]:
         made = type(operator)(**attributes)
-        return _subject(made, backend), Oracle(independent(made))
+        subject = _subject(made, backend)
+        return subject, Oracle(independent(made) if known else subject)
 
-    return [Variant(title, partial(make, each), unless) for title, each, unless in other_attributes(operator)]
+    return [Variant(title, partial(make, each), unless, each) for title, each, unless in other_attributes(operator)]
 
 
 def _samples(operator: CustomOperator, request: Request) -> list[Inputs]:

@@ -7,12 +7,12 @@ decides whether the result is a valid input.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from levelbench.checks.arrays import Host, is_float
-from levelbench.operators.contract import Function
+from levelbench.operators.contract import DType, Function
 from levelbench.operators.probes.subject import Inputs, replaced
 
 _PRIMES = (7, 13, 17, 19)
@@ -126,9 +126,12 @@ def other_shapes(
 
 
 def long_inputs(
-    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
+    inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator, part: int = 1
 ) -> Iterator[tuple[str, Inputs]]:
-    """Inputs with each size in turn 5003, and small positive values: long sums in which a narrow accumulator sticks."""
+    """Inputs with each size in turn 5003, and small positive values: long sums in which a narrow accumulator sticks.
+
+    ``part``: with the same titles, inputs of that part of the length.
+    """
     for old in _sizes(inputs, fixed):
         grown = [
             math.prod(_LONG if size == old else size for size in each.shape)
@@ -136,11 +139,11 @@ def long_inputs(
             if each is not None and at not in fixed
         ]
         if max(grown, default=0) <= _MOST_ELEMENTS:
-            yield f"size {old} as {_LONG}", _resized(inputs, fixed, old, _LONG, random, positive=True)
+            yield f"size {old} as {_LONG}", _resized(inputs, fixed, old, _LONG // part, random, positive=True)
 
 
 _BATCHES = (2, 3, 5)
-_ODD = (67, 130)
+_PAST_BLOCKS = (67, 256, 257)
 _SMALL_ODD = (5, 7, 3, 9, 11, 13)
 # More than 16-bit indices count.
 _HUGE = 66_000
@@ -151,7 +154,7 @@ def more_sizes(
 ) -> Iterator[tuple[str, Inputs]]:
     """Batches of 2, 3 and 5, and sizes past those of the blocks and vectors that kernels are written with.
 
-    67 and 130 are above 64 and 128 and no multiples of 4. Then all sizes are odd, and odd and large.
+    256 is a multiple of all usual blocks, 257 leaves one element over, and 67 three. Then all sizes are odd, and large.
     """
     free = [each for at, each in enumerate(inputs) if each is not None and at not in fixed]
     sizes = _sizes(inputs, fixed)
@@ -159,8 +162,9 @@ def more_sizes(
         return
     if free[0].ndim > 1:
         yield from ((f"batch {new}", _resized(inputs, fixed, sizes[0], new, random)) for new in _BATCHES)
-    for old in dict.fromkeys((free[0].shape[-1], sizes[0]) if free[0].ndim else ()):
-        for new in _ODD:
+    ends = (free[0].shape[-1], sizes[0]) if free[0].ndim else ()
+    for old in dict.fromkeys((*ends, *sizes)):
+        for new in _PAST_BLOCKS if old in ends else _PAST_BLOCKS[-1:]:
             if new != old and _count(inputs, fixed, old, new) <= _MOST_ELEMENTS:
                 yield f"size {old} as {new}", _resized(inputs, fixed, old, new, random)
     if small := _all_resized(inputs, fixed, _SMALL_ODD, random):
@@ -192,12 +196,14 @@ def many_rows(
 def large_inputs(
     inputs: Sequence[Host | None], fixed: frozenset[int], random: np.random.Generator
 ) -> Iterator[tuple[str, Inputs]]:
-    """Every size odd and, in arrays of up to two axes, large: more than 5,000 elements."""
+    """Every size odd, and every size a multiple of 8; in arrays of up to two axes, more than 5,000 elements."""
     most = max((each.ndim for at, each in enumerate(inputs) if each is not None and at not in fixed), default=0)
-    sizes = (5101,) if most < 2 else (101, 67, 37, 43, 47) if most == 2 else (11, 13, 37, 17, 19)
-    changed = _all_resized(inputs, fixed, sizes, random)
-    if changed and max((each.size for each in changed if each is not None), default=0) <= _MOST_ELEMENTS:
-        yield "every size odd and large", changed
+    odd = (5101,) if most < 2 else (101, 67, 37, 43, 47) if most == 2 else (11, 13, 37, 17, 19)
+    even = (5120,) if most < 2 else (192, 128, 64, 96, 160) if most == 2 else (16, 8, 64, 24, 32)
+    for title, sizes in (("odd and large", odd), ("even and large", even)):
+        changed = _all_resized(inputs, fixed, sizes, random)
+        if changed and max((each.size for each in changed if each is not None), default=0) <= _MOST_ELEMENTS:
+            yield f"every size {title}", changed
 
 
 def _all_resized(
@@ -313,6 +319,20 @@ def other_magnitudes(
             yield f"magnitudes from {low:g} to {high:g}", at, replaced(inputs, at, drawn)
 
 
+def with_integers(
+    inputs: Sequence[Host | None], fixed: frozenset[int], numbers: Iterable[object]
+) -> Iterator[tuple[str, Inputs]]:
+    """Integers of which every third is one of the numbers, such as a label to ignore, if it is among their range."""
+    for at, value in enumerate(inputs):
+        if value is None or at in fixed or value.dtype.kind not in "iu" or not value.size:
+            continue
+        for number in dict.fromkeys(each for each in numbers if type(each) is int):
+            if min(0, int(value.min())) <= number <= int(value.max()):
+                changed = value.copy(order="C")
+                changed.reshape(-1)[::3] = number
+                yield f"{number} among the integers", replaced(inputs, at, changed)
+
+
 INTEGERS = tuple(np.dtype(f"{sign}{size}") for sign in "iu" for size in (1, 2, 4, 8))
 
 
@@ -327,6 +347,16 @@ def integer_types(inputs: Sequence[Host | None], fixed: frozenset[int]) -> Itera
                 str(dtype),
                 [each.astype(dtype) if at in free and each is not None else each for at, each in enumerate(inputs)],
             )
+
+
+def at_limits(
+    inputs: Sequence[Host | None], places: Sequence[int], dtype: DType, random: np.random.Generator
+) -> Inputs:
+    """The inputs at these places filled with the smallest and the largest integer of a type."""
+    ends = np.array((np.iinfo(dtype).min, np.iinfo(dtype).max), dtype)
+    return [
+        random.choice(ends, each.shape) if at in places and each is not None else each for at, each in enumerate(inputs)
+    ]
 
 
 def large_integers(
@@ -349,6 +379,7 @@ def large_integers(
                 for at, each in enumerate(inputs)
             ],
         )
+        yield f"{dtype} at its limits", at_limits(inputs, free, dtype, random)
         most = min(limits.max, 2**20 if dtype.itemsize < 8 else 2**58)
         for old in _sizes(inputs, fixed):
             if _count(inputs, fixed, old, _LONG) > _MOST_ELEMENTS:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.operators.custom.definition import Attribute
 from levelbench.operators.probes.forward import Expected, Oracle, judge_outputs
 from levelbench.operators.probes.inputs import other_values
 from levelbench.operators.probes.memory import summed
@@ -62,7 +63,9 @@ class Setting:
             return not_tried("the reference does not accept it", case=case)
         found = attempt(self.subject.forward, inputs)
         if not found.worked:
-            if self.subject.ours and not found.refused:
+            # Offsets that rise to the number of values, or indices below a size, fit no size that is changed alone.
+            declined = found.declined and not first and indexed(inputs)
+            if self.subject.ours and not found.refused and not declined:
                 report = noted if may_raise else failed
                 return report(f"it raises {found.error}, but the reference does not", case=case)
             return not_tried(f"refused: {found.error}", case=case)
@@ -89,7 +92,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Variant:
-    """The operator with other attributes. ``make`` returns it and its reference; it raises if it refuses them.
+    """The operator with other ``attributes``. ``make`` returns it and its reference; it raises if it refuses them.
 
     ``unless`` is the title of another variant: if that one is accepted, a wrong result here does not count.
     """
@@ -97,6 +100,13 @@ class Variant:
     title: str
     make: Callable[[], tuple[HostOperator, Oracle]]
     unless: str = ""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+
+def indexed(inputs: Inputs) -> bool:
+    """Whether there are integers beside floating-point numbers, which may be indices or labels."""
+    kinds = {is_float(each.dtype) for each in inputs if each is not None and each.dtype.kind != "b"}
+    return len(kinds) == 2
 
 
 Probe = Callable[[Setting, Inputs, np.random.Generator], Iterable[Finding]]

@@ -9,14 +9,16 @@ from __future__ import annotations
 import ctypes
 import gc
 import locale
+import logging
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +33,7 @@ State = dict[str, object]
 Part = tuple[Callable[[], object], Callable[[Any], object]]
 """How a part of the state is read, and written back."""
 
-_GENERATORS = frozenset(f"{each}'s random generator" for each in ("Python", "NumPy", "PyTorch"))
+_GENERATORS = frozenset(f"{each}'s random generator" for each in ("Python", "NumPy", "PyTorch", "the C library"))
 _MODE = "the processor's rounding or subnormal numbers"
 
 
@@ -40,6 +42,7 @@ def process_state(setting: Setting, inputs: Inputs, random: np.random.Generator)
     subject = setting.subject
     if not subject.ours:
         return
+    _read_c_generator()
     if not all(_mode()):
         yield noted("subnormal numbers are flushed to zero in this process, before any call")
     # Another way for large inputs may change something of its own, such as the number of threads.
@@ -73,12 +76,18 @@ def _changed(call: Callable[[], object], *, draws: bool) -> list[str]:
 
     What raises changes nothing here: other probes report it.
     """
+    unused = "torch" not in sys.modules
     with quiet(), np.errstate(divide="warn", over="warn", invalid="warn", under="ignore"):
         # So that a generator that an earlier call has set is not found in that very state.
         _draw()
         states, modules = [_read()], [len(sys.modules)]
         for _ in range(2):
-            attempt(call)
+            with _Writing() as writing:
+                attempt(call)
+            if unused and (torch := sys.modules.get("torch")) is not None and hasattr(torch, "set_default_dtype"):
+                # The call that has imported it may have set it, too: a second one then shows.
+                _as_imported(torch)
+                unused = False
             states.append(_read())
             modules.append(len(sys.modules))
             if not draws:
@@ -91,7 +100,41 @@ def _changed(call: Callable[[], object], *, draws: bool) -> list[str]:
         if draws:
             found = [each for each in found if each not in _GENERATORS or first[each] == second[each]]
             _write(before, second)
-    return found
+    # The first call may write a cache; what the second one leaves, each will.
+    return [*found, *(f"the file {each}, which it leaves" for each in writing.left()[:1])]
+
+
+class _Writing:
+    """The files that Python opens for writing in a block."""
+
+    now: ClassVar[_Writing | None] = None
+    heard: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    def __enter__(self) -> _Writing:
+        if not _Writing.heard:
+            _Writing.heard = True
+            sys.addaudithook(_Writing._hear)  # which cannot be removed
+        _Writing.now = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _Writing.now = None
+
+    @staticmethod
+    def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+        here = _Writing.now
+        if here is None or event != "open":
+            return
+        path, _, flags = arguments
+        if isinstance(path, str) and isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            here._paths.append(os.path.abspath(path))  # noqa: PTH100  # Path.absolute() keeps ".."
+
+    def left(self) -> list[str]:
+        """Those that are there afterwards."""
+        return [each for each in self._paths if Path(each).is_file()]
 
 
 def _differing(before: State, after: State) -> list[str]:
@@ -116,6 +159,8 @@ def _draw() -> None:
         random.random()
     if (torch := sys.modules.get("torch")) is not None:
         torch.rand(1)
+    if any(bytes(_C_GENERATOR)):
+        ctypes.CDLL(None).rand()
 
 
 def _read() -> State:
@@ -138,7 +183,10 @@ def _parts() -> Mapping[str, Part]:
         "NumPy's handling of floating-point errors": (np.geterr, lambda kept: np.seterr(**kept)),
         "NumPy's print options": (np.get_printoptions, lambda kept: np.set_printoptions(**kept)),
         "the current folder": (_folder, os.chdir),
-        "the environment variables": (lambda: dict(os.environ), _set_environment),
+        "the environment variables": (_environment, _set_environment),
+        "the C library's random generator": (lambda: bytes(_C_GENERATOR), _set_c_generator),
+        "the folders of imports": (lambda: list(sys.path), _set_path),
+        "the level of logging": (lambda: logging.root.manager.disable, logging.disable),
         "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda kept: locale.setlocale(locale.LC_ALL, kept)),
         "handlers of signals": (_handlers, _set_handlers),
         "the blocked signals": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()), _set_blocked),
@@ -159,6 +207,13 @@ def _parts() -> Mapping[str, Part]:
     if (jax := sys.modules.get("jax")) is not None and hasattr(jax, "config"):
         parts["JAX's configuration"] = lambda: dict(jax.config.values), _only_read
     return parts
+
+
+def _as_imported(torch: Any) -> None:
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
 
 
 def _torch_parts(torch: Any) -> dict[str, Part]:
@@ -216,9 +271,40 @@ def _folder() -> str:
         return "none"
 
 
+_C_GENERATOR = (ctypes.c_char * 128)()
+"""The numbers of C's rand() and random(), in memory that can be read."""
+
+
+def _read_c_generator() -> None:
+    """Move the C library's generator to where it can be read, once; it then starts as in a new process."""
+    if not any(bytes(_C_GENERATOR)) and hasattr(libc := ctypes.CDLL(None), "initstate"):
+        libc.initstate(1, _C_GENERATOR, len(_C_GENERATOR))
+
+
+def _set_c_generator(kept: bytes) -> None:
+    ctypes.memmove(_C_GENERATOR, kept, len(_C_GENERATOR))
+
+
+def _environment() -> dict[str, str]:
+    """The variables of C's ``environ``, which setenv() changes without Python's knowledge."""
+    variables = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    found: dict[str, str] = {}
+    for at in count() if variables else ():
+        if (each := variables[at]) is None:
+            break
+        name, _, value = os.fsdecode(each).partition("=")
+        found[name] = value
+    return found
+
+
+def _set_path(kept: list[str]) -> None:
+    sys.path[:] = kept
+
+
 def _set_environment(kept: Mapping[str, str]) -> None:
-    for name in set(os.environ) - set(kept):
-        del os.environ[name]
+    for name in set(_environment()) - set(kept):
+        os.environ.pop(name, None)
+        os.unsetenv(name)
     os.environ.update(kept)
 
 

@@ -6,6 +6,7 @@ every array library offers (slices, axes, DLPack).
 
 from __future__ import annotations
 
+import dis
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from numpy.typing import DTypeLike
 from levelbench.checks.arrays import Host, is_float
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError, UsageError
 from levelbench.operators.contract import Array, Function, Operator, OperatorBackend, as_tuple
+from levelbench.operators.custom.library import is_foreign
 from levelbench.operators.node import OperatorNode, structural
 
 Values = tuple[Host | None, ...]
@@ -199,11 +201,16 @@ def _pull_of(begin: Function | None) -> Function | None:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The outcome of calling foreign code: a value or an error; ``refused`` if the error is a deliberate refusal."""
+    """The outcome of calling foreign code: a value or an error.
+
+    ``refused`` is whether the error is a deliberate refusal, and ``declined`` whether it is a ``ValueError`` that a
+    ``raise`` in the user's own code made.
+    """
 
     value: Any = None
     error: str = ""
     refused: bool = False
+    declined: bool = False
 
     @property
     def worked(self) -> bool:
@@ -219,7 +226,18 @@ def attempt(function: Function, *arguments: Array) -> Attempt:
         return Attempt(error=f"{error.asked}: {error.found}", refused=isinstance(error, UnsupportedError | UsageError))
     except Exception as error:  # noqa: BLE001  # the boundary to operators
         text = str(error).splitlines()[0][:200] if str(error) else "no message"
-        return Attempt(error=f"{type(error).__name__}: {text}")
+        return Attempt(error=f"{type(error).__name__}: {text}", declined=_declines(error))
+
+
+def _declines(error: Exception) -> bool:
+    """Whether it is a ``ValueError`` of a ``raise`` statement in the user's code, and not of an array library."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or not isinstance(error, ValueError):
+        return False
+    code = trace.tb_frame.f_code
+    return is_foreign(code.co_filename) and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
 
 
 def widened(

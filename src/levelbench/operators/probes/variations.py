@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from math import log2
+from time import process_time
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from levelbench.operators.custom.definition import Spec
 from levelbench.operators.probes import memory
 from levelbench.operators.probes.gradients import examine_gradient
 from levelbench.operators.probes.inputs import (
+    at_limits,
     describe,
     equal_sizes,
     integer_types,
@@ -30,13 +33,17 @@ from levelbench.operators.probes.inputs import (
     other_shapes,
     other_values,
     special_values,
+    with_integers,
     with_zeros,
 )
-from levelbench.operators.probes.judging import NO_REFERENCE, Setting, brief
+from levelbench.operators.probes.judging import NO_REFERENCE, Setting, Variant, brief
 from levelbench.operators.probes.slopes import AT_A_KINK, GradientReport, make_probe
 from levelbench.operators.probes.subject import HostOperator, Inputs, attempt, replaced, widened
 
 _MOST_FINDINGS = 3
+_LARGE = "values times 100"
+_NOTICED_S = 0.1
+_LONGEST_S = 15.0
 _PLACES = 16
 
 
@@ -68,6 +75,8 @@ def shapes(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Ite
             if _independent(subject, inputs, first)
         ]
     for title, changed in cases:
+        # So that a buffer of another dtype, if one is kept by shape, shows.
+        attempt(subject.forward, widened(changed, np.float32, subject.fixed))
         one = setting.judged(changed, f"{title}: {describe(changed)}")
         # The result for an empty axis is often a convention, so refusing it is no fault. An empty batch must work.
         if title.endswith("as 0") and title != batch and one.status == "failed" and one.found.startswith("it raises"):
@@ -125,7 +134,10 @@ def ranks(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iter
     found = []
     for title, changed in other_ranks(inputs, setting.subject.fixed, random):
         one = setting.judged(changed, f"{title}: {describe(changed)}", may_raise=True)
-        if one.status == "failed" and meant:
+        if one.status == "passed":
+            left = attempt(memory.inputs_left_alone, setting.subject, changed)
+            one = replace(left.value, case=one.case) if left.worked and left.value.status == "failed" else one
+        elif one.status == "failed" and meant:
             one = noted(f"{one.found}; refuse such inputs in infer", case=one.case)
         found.append(one)
     return brief(found) if found else [not_tried("integers beside floating-point numbers may be indices")]
@@ -144,8 +156,12 @@ def specials(setting: Setting, inputs: Inputs, random: np.random.Generator) -> I
         one = setting.judged(changed, case, infinite="infinity" in title)
         if one.status == "passed":
             one = _special(setting, changed, title, at, place, case) or one
-        if one.status == "failed" and not setting.subject.ours:
+        # Frameworks may run with subnormal numbers switched off; NumPy's arithmetic has them.
+        flushed = place < 0 and not isinstance(setting.subject.to_native(np.zeros(1)), np.ndarray)
+        if one.status == "failed" and (flushed or not setting.subject.ours):
             one = noted(one.found, case=one.case)
+        elif one.status == "failed" and "only one of the two is finite" in one.found:
+            one = replace(one, do="if a number is multiplied by 0 on purpose, let the reference do so, too")
         found.append(one)
     found += _filled(setting, inputs)
     if len(bad := [each for each in found if each.status == "failed"]) > _MOST_FINDINGS:
@@ -194,12 +210,13 @@ def _multiple(given: Host, outputs: Host) -> bool:
 
 
 def _filled(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
-    """Minus infinity everywhere, as where all is masked: NaN where the reference is infinite, if one alone is right.
+    """Minus infinity everywhere, as where all is masked: infinite where the reference is, if one alone is right.
 
     Where results are weighted sums of the input, a weight of zero makes NaN of infinities, and rightly so.
     """
 
-    def lost(changed: Inputs) -> bool:
+    def lost(changed: Inputs, finite: bool) -> bool:
+        """Whether a number stands where the reference is infinite, or NaN does."""
         wanted = attempt(setting.reference.outputs, changed, setting.subject.fixed)
         found = attempt(setting.subject.forward, changed)
         return (
@@ -210,7 +227,7 @@ def _filled(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
                 and known is not None
                 and own.shape == known.shape
                 and is_float(own.dtype)
-                and bool((np.isnan(own) & np.isinf(known)).any())
+                and bool(((np.isfinite(own) if finite else np.isnan(own)) & np.isinf(known)).any())
                 for own, known in zip(found.value, wanted.value.wide, strict=False)
             )
         )
@@ -220,11 +237,12 @@ def _filled(setting: Setting, inputs: Inputs) -> Iterator[Finding]:
             continue
         one = value.copy(order="C")
         one.reshape(-1)[0] = -np.inf
-        whole = replaced(inputs, at, np.full_like(value, -np.inf))
-        if lost(whole) and not lost(replaced(inputs, at, one)) and not _affine(setting, inputs, at):
-            case = f"-infinity everywhere in {setting.subject.input_name(at)}"
-            report = failed if setting.subject.ours else noted
-            yield report("an output is NaN instead of infinity, which the reference returns", case=case)
+        single, whole = replaced(inputs, at, one), replaced(inputs, at, np.full_like(value, -np.inf))
+        for finite, name in ((True, "finite"), (False, "NaN")):
+            if lost(whole, finite) and not lost(single, finite) and (finite or not _affine(setting, inputs, at)):
+                case = f"-infinity everywhere in {setting.subject.input_name(at)}"
+                report = failed if setting.subject.ours else noted
+                yield report(f"an output is {name} instead of infinity, which the reference returns", case=case)
 
 
 def _affine(setting: Setting, inputs: Inputs, at: int) -> bool:
@@ -252,8 +270,30 @@ def long_sums(setting: Setting, inputs: Inputs, random: np.random.Generator) -> 
     cases = [*long_inputs(inputs, subject.fixed, random)]
     if attempt(subject.forward, narrow).worked:
         cases += long_inputs(narrow, subject.fixed, random)
-    found = [setting.judged(each, f"{title}: {describe(each)}", finite_only=True) for title, each in cases]
+    shorter = [dict(long_inputs(inputs, subject.fixed, random, part=part)) for part in (16, 8)]
+    found = []
+    for title, each in cases:
+        case = f"{title}: {describe(each)}"
+        if (predicted_s := _predicted_s(setting, [part[title] for part in shorter])) > _LONGEST_S:
+            found.append(not_tried(f"it would take about {predicted_s:.0f} s of a processor", case=case))
+        else:
+            found.append(setting.judged(each, case, finite_only=True))
     return setting.marked(brief(found) if found else [not_tried("a longer input would be too large")])
+
+
+def _predicted_s(setting: Setting, shorter: Sequence[Inputs]) -> float:
+    """Seconds of the processor for an input 8 times as long as the second of these, which is twice the first.
+
+    A reference may take the square or the cube of a length in Python's loops. What is fast at an eighth counts as 0.
+    """
+    spent: list[float] = []
+    for each in shorter:
+        begin = process_time()
+        attempt(setting.reference.outputs, each, setting.subject.fixed)
+        attempt(setting.subject.forward, each)
+        spent.append(process_time() - begin)
+    first, second = spent
+    return second * 8 ** min(3.0, max(0.0, log2(second / first))) if second > _NOTICED_S and first > 0 else 0.0
 
 
 def integers(setting: Setting, inputs: Inputs, random: np.random.Generator) -> Iterable[Finding]:
@@ -273,6 +313,9 @@ def integers(setting: Setting, inputs: Inputs, random: np.random.Generator) -> I
     data = outputs.worked and not any(is_float(each.dtype) for each in free)
     if data and sum(each.size for each in outputs.value if each is not None) <= sum(each.size for each in free):
         cases += large_integers(inputs, subject.fixed, random)
+    for at, each in enumerate(inputs):
+        if not data and each is not None and at not in subject.fixed and _no_index(each, inputs):
+            cases.append((f"{each.dtype} at its limits", at_limits(inputs, [at], each.dtype, random)))
     found = []
     for title, changed in cases:
         one = setting.judged(changed, f"{title}: {describe(changed)}", may_raise=True)
@@ -282,6 +325,12 @@ def integers(setting: Setting, inputs: Inputs, random: np.random.Generator) -> I
         if "in sums of" in title and one.status == "noted":
             break
     return brief(found)
+
+
+def _no_index(value: Host, inputs: Inputs) -> bool:
+    """Whether these are integers of one byte, as of quantised weights, of which some are beyond every size."""
+    most = max((size for each in inputs if each is not None for size in each.shape), default=0)
+    return value.dtype.kind in "iu" and value.dtype.itemsize == 1 and bool((np.abs(value.astype(int)) > most).any())
 
 
 def _overflows(setting: Setting, inputs: Inputs) -> bool:
@@ -440,23 +489,30 @@ def attributes(setting: Setting, inputs: Inputs, random: np.random.Generator) ->
             continue
         changed, oracle = made.value
         other = replace(setting, subject=changed, reference=oracle, variants=())
-        one = _one_variant(other, variant.title, inputs, random, counts=variant.unless not in accepted)
+        one = _one_variant(other, variant, inputs, random, counts=variant.unless not in accepted)
         if one.status != "not tried":
             accepted.add(variant.title)
         found.append(one)
     return brief(found)
 
 
-def _one_variant(setting: Setting, title: str, inputs: Inputs, random: np.random.Generator, *, counts: bool) -> Finding:
+def _one_variant(
+    setting: Setting, variant: Variant, inputs: Inputs, random: np.random.Generator, *, counts: bool
+) -> Finding:
+    title = variant.title
     large = [*large_inputs(inputs, setting.subject.fixed, random)]
     cases: list[tuple[str, Inputs]] = [("", inputs), *large]
+    # Where an attribute is a threshold or a slope, it may be taken for another size.
+    cases += [each for each in other_values(inputs, setting.subject.fixed, random) if each[0] == _LARGE]
+    cases += with_integers(inputs, setting.subject.fixed, variant.attributes.values())
     cases += equal_sizes(inputs, setting.subject.fixed, random)
     cases += [each for each in other_ranks(inputs, setting.subject.fixed, random) if each[0] in ("rank 3", "rank 4")]
     best: Finding | None = None
     for name, changed in cases:
         case = ", ".join(part for part in (title, name, describe(changed)) if part)
         # What follows from dividing by an attribute that is 0 is left open.
-        one = setting.judged(changed, case, may_raise=True, finite_only=title.endswith("= 0.0"))
+        finite_only = title.endswith("= 0.0") or name == _LARGE
+        one = setting.judged(changed, case, may_raise=True, finite_only=finite_only)
         differentiable = setting.subject.pull is not None and setting.subject.deterministic
         sloped = one.status == "passed" and differentiable and setting.subject.ours
         if sloped and all(name != each for each, _ in large) and _finite(setting.subject.forward(changed)):
