@@ -81,6 +81,41 @@ class TestNative:
         for each in SHAPES:
             np.testing.assert_array_equal(backend.host(through[each]), backend.host(parts[each]))
 
+    @pytest.mark.parametrize("used", [False, True])
+    def test_what_is_kept_for_all_parameters_is_resumed(self, used):
+        torch = pytest.importorskip("torch")
+
+        class Estimating(torch.optim.Optimizer):
+            """Keeps an estimate and all norms in its group, as Prodigy keeps its distance."""
+
+            def __init__(self, params, lr=0.1):
+                super().__init__(params, {"lr": lr, "estimate": 1.0})
+
+            @torch.no_grad()
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    norm = float(sum(each.grad.square().sum() for each in group["params"]))
+                    group["norms"] = [*group.get("norms", []), norm]
+                    group["estimate"] = 0.9 * group["estimate"] + 0.1 * max(group["norms"])
+                    for each in group["params"]:
+                        each -= group["lr"] / group["estimate"] * each.grad
+
+        native, backend = Native.of(Estimating), opened("torch")
+        through, parts = arrays(backend), arrays(backend)
+        train(backend, native.start(backend, through), 4)
+        before = native.start(backend, parts)
+        train(backend, before, 2)
+        state, after = before.state(), native.start(backend, parts)
+        if used:
+            other = native.start(backend, arrays(backend))
+            train(backend, other, 3)
+            after = native.start(backend, parts)
+            after.restore(other.state())
+        after.restore(state)
+        train(backend, after, 2, first=3)
+        for each in SHAPES:
+            np.testing.assert_array_equal(backend.host(through[each]), backend.host(parts[each]))
+
     def test_numbers_of_earlier_checkpoints_are_read_as_tensors(self):
         backend = opened("torch")
         native, parameters = Native("torch.optim.Adam", lr=0.1), arrays(backend)

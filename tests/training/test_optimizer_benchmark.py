@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from levelbench.training import optimizer_benchmark
 from levelbench.training.optimizer_benchmark import measure_optimizer, step_problem, update_problem
 from levelbench.training.optimizers import SGD, Momentum
 from levelbench.training.optimizers.base import Optimizer, Stepper
+from levelbench.training.optimizers.wrappers import Native
 
 LIMITS = TrialSettings(budget_s=0.05, memory_bytes=2**34, on_host=True)
 SHAPES = {"w": (8, 4), "b": (4,), "scale": ()}
@@ -219,3 +221,35 @@ def test_an_optimizer_that_replaces_the_clock_is_refused(planted, monkeypatch):
 def test_the_title_of_an_update_counts_its_numbers():
     assert update_problem("mlp", SHAPES, words("Adam")).name == "update of mlp: 3 tensors, 37 numbers"
     assert step_problem("lenet5", 8, words("Adam")).name == "step of lenet5, batch 8"
+
+
+def test_an_optimizer_that_stops_after_many_updates_is_refused(monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    class Stops(torch.optim.SGD):
+        count = 0
+
+        def step(self, closure=None):
+            self.count += 1
+            if self.count < 10:
+                super().step()
+
+    monkeypatch.setattr(optimizer_benchmark, "loaded", lambda file: {"mine": Native.of(partial(Stops, lr=0.01))})
+    case, times_s = measured(update_problem("own", SHAPES, words("mine")), "torch", file="mine.py")
+    assert (case.status, times_s) == ("refused", [])
+    assert "changed no parameter" in case.reason
+
+
+def test_an_optimizer_that_adds_up_gradients_between_its_updates_is_measured(monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    class EveryFourth(torch.optim.SGD):
+        count = 0
+
+        def step(self, closure=None):
+            self.count += 1
+            if self.count % 4 == 0:
+                super().step()
+
+    monkeypatch.setattr(optimizer_benchmark, "loaded", lambda file: {"mine": Native.of(partial(EveryFourth, lr=0.01))})
+    assert measured(update_problem("own", SHAPES, words("mine")), "torch", file="mine.py")[0].status == "measured"

@@ -188,6 +188,9 @@ class _Step:
         return "" if math.isfinite(loss) else f"after {self._steps} steps the loss is {loss}: try a smaller lr"
 
 
+_STILL = 64
+
+
 @final
 class _Checks:
     """Off the clock: new contents before each value, and after some of them whether parameters still change."""
@@ -207,6 +210,24 @@ class _Checks:
         settle()
         if self._seen() != early:
             raise RefusedError("parameters still changed after the clock had stopped: part of the work is done later")
+        self.need_movement()
+
+    def need_movement(self) -> None:
+        """Refuse an optimizer that no longer updates, as it may after more steps than its check takes.
+
+        :raises RefusedError: when no parameter changes in further updates off the clock.
+        """
+        if self._work.fault():
+            # Reported at the end, in other words.
+            return
+        before = self._seen()
+        # Several, as an optimizer may add up gradients in between.
+        for _ in range(_STILL):
+            self._work.renew()
+            self._work.call()
+            if self._seen() != before:
+                return
+        raise RefusedError(f"{_STILL} updates after the timed ones changed no parameter")
 
     def _seen(self) -> list[bytes]:
         return [np.asarray(self._backend.host(each)).tobytes() for each in self._work.parameters.values()]
@@ -247,7 +268,9 @@ def measure_optimizer(
         work.call()
         moved = work.bytes() if isinstance(work, _Update) else None
         until = Precision(limits.precision) | Budget(limits.budget_s, _FEW, _OVERRUN)
-        taken = sample(work.call, until, clock=clock, between=_Checks(work, backend))
+        checks = _Checks(work, backend)
+        taken = sample(work.call, until, clock=clock, between=checks)
+        checks.need_movement()
         _need_whole()
         if isinstance(work, _Update) and checked.errors:
             _conclude(work, optimizer, shapes, clock)

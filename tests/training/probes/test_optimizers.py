@@ -1,5 +1,7 @@
 """``check_optimizer`` finds what is wrong with an optimizer, and nothing if all is well."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from tests.training.probes.optimizer_faults import (
@@ -163,3 +165,29 @@ def test_a_run_that_gives_other_bits_each_time_is_made_again():
     subject = trial(Drawing())
     assert [each.status for each in probes._deterministic(subject)] == ["failed"]
     assert subject.usual() is not subject.usual()
+
+
+@dataclass(frozen=True)
+class DecayOfSchedule(SGD):
+    """Decay follows the schedule, not the rate (Loshchilov & Hutter 2019, algorithm 1)."""
+
+    def update(self, parameter, gradient, state, step, lr):
+        return parameter * (1 - 0.01 * lr / self.lr) - lr * gradient, state
+
+
+@dataclass(frozen=True)
+class OwnRate(SGD):
+    """Takes the schedule's factor and leaves out the rate."""
+
+    def update(self, parameter, gradient, state, step, lr):
+        return parameter - 0.01 * lr / self.lr * gradient, state
+
+
+def test_what_follows_the_schedule_and_not_the_rate_is_noted():
+    report = check_optimizer(DecayOfSchedule(0.01), steps=STEPS).report
+    assert {each.status for each in report.of("rate")} == {"noted"}
+    assert report.failed == ()
+
+
+def test_a_rate_that_is_ignored_is_found_although_the_schedule_is_not():
+    assert "rate" in failed_probes(OwnRate(0.01))

@@ -1,6 +1,7 @@
 """A correct recipe passes, and findings are reported once."""
 
 import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,10 +9,12 @@ from tests.training.probes.recipes import CLASSES, DATA, NUMPY, SIDE, checked, f
 
 from levelbench.checks.findings import failed, merged, not_tried
 from levelbench.errors import UnsupportedError
-from levelbench.training import Adam, Constant, Momentum, OneCycle, Shuffled, Top1
+from levelbench.training import Adam, Augmentation, Constant, Momentum, OneCycle, Sampler, Shuffled, Top1
+from levelbench.training.datasets.base import Split
 from levelbench.training.probes.bench import Bench
-from levelbench.training.probes.loss import means_quality
+from levelbench.training.probes.loss import means_quality, outputs
 from levelbench.training.probes.recipe import check_recipe
+from levelbench.training.probes.recipe_parts import augmentation, sampler
 
 
 @pytest.mark.parametrize(
@@ -160,6 +163,83 @@ def test_a_class_that_the_loss_leaves_out_is_found():
     torch = pytest.importorskip("torch")
     loss = torch.nn.CrossEntropyLoss(ignore_index=2)
     assert "outputs of examples of class 2" in native_findings("loss", network=native(), loss=loss)
+
+
+def test_a_class_whose_score_the_loss_leaves_out_is_found():
+    torch = pytest.importorskip("torch")
+
+    def loss(scores, labels):
+        wanted = torch.nn.functional.one_hot(labels, CLASSES).float()
+        return torch.nn.functional.binary_cross_entropy_with_logits(scores[:, :-1], wanted[:, :-1])
+
+    assert "does not depend on the score of class 3" in native_findings("loss", network=native(), loss=loss)
+
+
+def test_a_network_that_keeps_statistics_of_the_first_batch_it_sees_is_found():
+    build = native()
+
+    def centred():
+        net = build()
+        first = []
+
+        def centre(module, inputs):
+            first.append(inputs[0].mean(0))
+            return (inputs[0] - first[0],)
+
+        net.register_forward_pre_hook(centre)
+        return net
+
+    assert "training differs after an evaluation" in native_findings("evaluation", network=centred)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_prediction_of_the_next_token_that_sees_it_is_found(masked):
+    torch = pytest.importorskip("torch")
+    from levelbench.operators.frameworks import open_framework
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = torch.nn.Embedding(CLASSES, 8)
+            self.mix, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            there = self.tokens(x)
+            seen = torch.ones(x.shape[1], x.shape[1])
+            shares = torch.tril(seen) if masked else seen
+            return self.last(torch.einsum("ts,bsd->btd", shares / shares.sum(1, keepdim=True), self.mix(there)))
+
+    def loss(scores, labels):
+        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten())
+
+    text = np.random.default_rng(0).integers(0, CLASSES, (96, 13))
+    parts = [Split.of(rows[:, :-1], rows[:, 1:]) for rows in np.split(text, 3)]
+    data = replace(DATA, train=parts[0], validation=parts[1], test=parts[2])
+    made = recipe(network=Net, loss=loss)
+    failures = outputs(Bench(made, data, open_framework("torch"), Top1(0.9)), 0)
+    assert [each.status for each in failures] == ["passed" if masked else "failed"]
+
+
+@dataclass(frozen=True)
+class SumOfSeeds(Sampler):
+    def epoch(self, split, seed, epoch):
+        return self.batched(np.random.default_rng(seed + epoch).permutation(len(split)))
+
+
+def test_orders_that_the_next_seed_repeats_are_noted():
+    found = list(sampler(recipe(sampler=SumOfSeeds(32)), DATA.train, 0))
+    assert ["epoch 1 of seed 0 has the order of epoch 0 of seed 1" in each.found for each in found] == [True, False]
+
+
+@dataclass(frozen=True)
+class Never(Augmentation):
+    def apply(self, images, seeds):
+        return images.copy()
+
+
+def test_an_augmentation_that_changes_nothing_is_noted():
+    found = list(augmentation(recipe(augment=(Never(),)), DATA, 0))
+    assert [(each.status, "leaves all" in each.found) for each in found] == [("noted", True), ("passed", False)]
 
 
 def test_a_right_network_of_pytorch_is_not_accused():

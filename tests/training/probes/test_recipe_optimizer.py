@@ -8,9 +8,10 @@ from tests.training.probes.recipes import DATA, NUMPY, checked, found, recipe, r
 
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import FakeClock
-from levelbench.training import SGD, Momentum, Top1
+from levelbench.training import EMA, SGD, Clip, Momentum, Top1
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.probes import recipe as recipe_module
+from levelbench.training.probes import recipe_parts
 from levelbench.training.probes.bench import Bench
 
 
@@ -165,3 +166,18 @@ def test_an_optimizer_that_refuses_biases_is_reported_once():
     (only,) = checked(recipe(optimizer=NoBiases(0.1))).failed
     assert only.probe == "updates"
     assert "(also in: determinism, evaluation, optimizer state" in only.found
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "status"),
+    [
+        (EMA(Momentum(0.05), decay=0.9999), "failed"),
+        (Clip(EMA(Momentum(0.05), decay=0.999), norm=1.0), "failed"),
+        (EMA(Momentum(0.05), decay=0.9), "passed"),
+        (EMA(Momentum(0.05), decay=0.9999, warm_up=True), "passed"),
+    ],
+    ids=["slow", "inside another", "fast", "warm-up"],
+)
+def test_an_average_that_still_is_the_initial_weights_at_the_end_is_found(optimizer, status):
+    (finding,) = recipe_parts.averaged(recipe(optimizer=optimizer), DATA.train)
+    assert finding.status == status

@@ -1,13 +1,17 @@
 """Faults planted in how a recipe's quality is measured, each found by its probe."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tests.training.probes.recipes import DATA, NUMPY, found, recipe, regularised
+from tests.training.probes.recipes import DATA, NUMPY, SIDE, found, recipe, regularised
 
-from levelbench.training import Top1
+from levelbench.networks import Builder
+from levelbench.training import AUROC, Quality, Top1
 from levelbench.training.datasets.base import Split
 from levelbench.training.probes import bench as bench_module
 from levelbench.training.probes.bench import Bench, measure_coverage, part_of
+from levelbench.training.probes.quality import qualities
 
 
 class Trains(Top1):
@@ -162,3 +166,46 @@ def test_a_further_quality_off_its_scale_is_found():
 
 def test_a_target_reached_without_training_is_found():
     assert "without a step of training" in found(recipe(), Top1(0.01))["untrained"]
+
+
+class Either(AUROC):
+    """The area, or one minus it, whichever is larger."""
+
+    def measure(self, executor, held):
+        area = super().measure(executor, held)
+        return max(area, 1 - area)
+
+
+class OrInfinite(Quality):
+    """The mean surprisal, infinite where an output is no number."""
+
+    metric, direction, low, high = "log_loss", "lower", 0.0, float("inf")
+
+    def measure(self, executor, held):
+        total = 0.0
+        for x, labels in held.batches():
+            scores = executor.infer(x)[0].astype(np.float64)
+            if not np.isfinite(scores).all():
+                return float("inf")
+            scores = scores - scores.max(1, keepdims=True)
+            shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+            total -= np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-15)).sum()
+        return total / len(held)
+
+
+def of_two(dataset):
+    """The same images in two classes."""
+    parts = {name: Split.of(each.inputs, each.labels % 2) for name, each in dataset.splits().items()}
+    return replace(dataset, classes=2, **parts)
+
+
+@pytest.mark.parametrize(("quality", "probes"), [(Either(0.9), {"formula"}), (AUROC(0.9), set())])
+def test_a_figure_that_takes_wrong_answers_for_right_ones_is_found(quality, probes):
+    network = Builder("two", (1, SIDE, SIDE)).flatten().gemm(2).build()
+    bench = Bench(recipe(network=network), of_two(DATA), NUMPY, quality)
+    assert {each.probe for each in qualities(bench, 0) if each.status == "failed"} == probes
+
+
+def test_a_figure_that_is_infinite_for_lost_outputs_is_not_accused():
+    bench = Bench(recipe(), DATA, NUMPY, OrInfinite(0.5))
+    assert [each for each in qualities(bench, 0) if each.status == "failed"] == []

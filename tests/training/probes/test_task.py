@@ -244,3 +244,92 @@ def test_a_custom_measure_under_a_standard_name_is_noted():
     notes = [each.do for each in check_task(task(Weighted(0.9)), dataset()).of("quality") if each.status == "noted"]
     assert notes == ["rename a metric that counts differently, or its runs are refused"]
     assert [each.status for each in check_task(task(), dataset()).of("quality")] == ["passed"]
+
+
+def test_loading_again_must_not_change_what_was_loaded():
+    rows = np.random.default_rng(0).standard_normal((400, 9)).astype(np.float32)
+
+    def load():
+        np.multiply(rows, 2, out=rows)
+        parts = (rows[:200], rows[200:300], rows[300:])
+        train, validation, test = (Split.of(each, np.arange(len(each)) % CLASSES) for each in parts)
+        return dataset(train=train, validation=validation, test=test)
+
+    report = check_task(task(), load(), again=load)
+    assert "changes the examples that were loaded before" in report.of("loading")[0].found
+
+
+def windows(step, channels=1, count=600, length=24):
+    """Windows of a series, moved by ``step`` places and split at random; further channels are noise of each window."""
+    random = np.random.default_rng(0)
+    series = np.cumsum(random.standard_normal(count * step + length)).astype(np.float32)
+    rows = np.stack([series[at * step : at * step + length] for at in range(count)])
+    if channels > 1:
+        rows = np.stack([rows, random.standard_normal(rows.shape).astype(np.float32)], 1)
+    order, labels = random.permutation(count), np.arange(count) % CLASSES
+    parts = [Split.of(rows[each], labels[each]) for each in np.split(order, [400, 500])]
+    return dataset(train=parts[0], validation=parts[1], test=parts[2])
+
+
+@pytest.mark.parametrize(("step", "channels"), [(1, 1), (4, 1), (5, 1), (12, 1), (4, 2)])
+def test_held_out_windows_that_overlap_with_training_windows_are_found(step, channels):
+    assert f"moved by {step if step > 1 else 'one'} place" in found(windows(step, channels))["overlaps"]
+
+
+def test_windows_side_by_side_pass():
+    assert "overlaps" not in found(windows(24))
+
+
+@pytest.mark.parametrize(
+    ("turn", "says"),
+    [
+        (lambda images: images[..., ::-1, ::-1], "turned by a half"),
+        (lambda images: np.rot90(images, 1, (2, 3)), "turned right"),
+    ],
+)
+def test_held_out_images_that_are_turned_training_images_are_found(turn, says):
+    images = np.random.default_rng(0).random((300, 1, 8, 8)).astype(np.float32)
+    labels = np.arange(300) % CLASSES
+    held = Split.of(np.ascontiguousarray(turn(images[:50])), labels[:50])
+    of_images = dataset(
+        train=Split.of(images[:200], labels[:200]), validation=held, test=Split.of(images[200:], labels[200:])
+    )
+    assert says in found(of_images)["near copies"]
+
+
+def series(walk, times=1.0):
+    """A regression on the last 8 values of a series, in the order of time; validation targets ``times`` as large."""
+    rows = np.stack([walk[at : at + 8] for at in range(len(walk) - 8)]).astype(np.float32)
+    targets = walk[8:, None].astype(np.float32)
+    parts = [Split((rows[a:b], targets[a:b])) for a, b in ((0, 600), (620, 780), (800, 960))]
+    parts[1] = Split((parts[1].inputs, parts[1].labels * np.float32(times)))
+    return dataset(train=parts[0], validation=parts[1], test=parts[2], classes=0)
+
+
+def test_targets_in_another_unit_are_found():
+    noise = np.random.default_rng(0).standard_normal(970)
+    of = task(quality=RMSE(0.1))
+    assert "target 0 varies" in found(series(noise, times=100.0), of)["splits alike"]
+    assert "splits alike" not in found(series(noise), of)
+
+
+def test_a_series_that_drifts_is_not_accused_of_other_units():
+    drifting = np.arange(970) / 100 + np.random.default_rng(0).standard_normal(970)
+    assert "splits alike" not in found(series(drifting), task(quality=RMSE(0.1)))
+
+
+def test_a_value_that_stands_for_a_class_is_found():
+    made = dataset()
+    rows = made.train.inputs.copy()
+    rows[made.train.labels == 2, 3] = -9
+    report = found(replace(made, train=Split.of(rows, made.train.labels)))
+    assert "input 3 is -9 in all examples of class 2" in report["label among inputs"]
+
+
+def test_an_input_that_is_on_for_one_class_alone_is_noted():
+    made = dataset()
+    rows = made.train.inputs.copy()
+    rows[:, 3] = made.train.labels == 2
+    report = check_task(task(), replace(made, train=Split.of(rows, made.train.labels)))
+    (finding,) = report.of("label among inputs")
+    assert (finding.status, "input 3 is on" in finding.found) == ("noted", True)

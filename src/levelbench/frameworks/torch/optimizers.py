@@ -216,6 +216,7 @@ class TorchOptimStepper(Stepper):
                 f"{type(error).__name__}: {error}",
                 "give arguments and parameters that PyTorch's documentation allows",
             ) from error
+        self._fresh = [_plain_values(group) for group in self._optimizer.param_groups]
 
     def _made(self) -> Any:
         maker = self._native.made or getattr(torch.optim, self._native.name.removeprefix("torch.optim."), None)
@@ -235,8 +236,16 @@ class TorchOptimStepper(Stepper):
             tensor.grad = None
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The tensors of each parameter, ``NAME/exp_avg``, and its plain Python numbers, ``NAME/step#``."""
+        """The tensors of each parameter, ``NAME/exp_avg``, and its plain Python numbers, ``NAME/step#``.
+
+        What an optimizer keeps for all parameters, in its ``param_groups``, is ``param_groups.0/d#``: numbers, and
+        lists of them, that are no longer those that it was created with.
+        """
         result: dict[str, NDArray[Any]] = {}
+        for at, (group, fresh) in enumerate(zip(self._optimizer.param_groups, self._fresh, strict=True)):
+            for key, value in _plain_values(group).items():
+                if key not in fresh or fresh[key] != value:
+                    result[f"{_GROUP}{at}/{key}{_PLAIN_VALUE}"] = np.array(value)
         for name, tensor in self._tensors.items():
             for key, value in self._optimizer.state.get(tensor, {}).items():
                 if isinstance(value, Tensor):
@@ -249,8 +258,16 @@ class TorchOptimStepper(Stepper):
         """Continue from this state; ``DataError`` if a name does not belong to these parameters."""
         at = {name: index for index, name in enumerate(self._tensors)}
         kept: dict[int, dict[str, Any]] = {}
+        groups = self._optimizer.state_dict()["param_groups"]
+        for group, fresh in zip(groups, self._fresh, strict=True):
+            for key in _plain_values(group).keys() - fresh.keys():
+                del group[key]
+            group.update(fresh)
         for full, value in state.items():
             name, _, key = full.rpartition("/")
+            if name.startswith(_GROUP) and name.removeprefix(_GROUP) in map(str, range(len(groups))):
+                groups[int(name.removeprefix(_GROUP))][key.removesuffix(_PLAIN_VALUE)] = value.tolist()
+                continue
             if name not in at:
                 raise DataError(
                     f"the state of {self._native.name}",
@@ -263,7 +280,6 @@ class TorchOptimStepper(Stepper):
                 of[key.removesuffix(_PLAIN_VALUE)] = value.tolist()
             else:
                 of[key] = torch.from_numpy(np.array(value))
-        groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": kept, "param_groups": groups})
         for name, tensor in self._tensors.items():
             loaded = self._optimizer.state[tensor]
@@ -272,6 +288,17 @@ class TorchOptimStepper(Stepper):
                 loaded[key] = value.to(loaded[key].device) if isinstance(value, Tensor) else value
 
 
+def _plain_values(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a group of parameters, and lists of them, but for its rate, which each step is given."""
+    return {
+        key: list(value) if isinstance(value, list) else value
+        for key, value in group.items()
+        if key not in ("lr", "params", "param_names")
+        and all(isinstance(each, int | float) for each in (value if isinstance(value, list) else [value]))
+    }
+
+
+_GROUP = "param_groups."
 _PLAIN_VALUE = "#"
 """Ends the name of a state that is a Python number. Checkpoints of earlier versions hold all as tensors."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -157,9 +157,12 @@ def near_copies(dataset: Dataset) -> Iterator[Finding]:
         return
     shape = dataset.train.inputs.shape[1:] if len(dataset.train.columns) == 1 + dataset.train.targets else ()
     wrong = False
+    known_views: dict[str, tuple[_Nearest, NDArray[np.float64]]] = {}
     for what, change in _views(train.shape[1], shape):
-        near = _Nearest(train, change)
-        own = near.within()
+        if change not in known_views:
+            nearest = _Nearest(train, change)
+            known_views[change] = nearest, nearest.within()
+        near, own = known_views[change]
         for name in ("validation", "test"):
             split = dataset.splits()[name]
             # Exact copies are another finding.
@@ -213,15 +216,24 @@ def _views(width: int, shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     if width >= 16:
         yield "at another scale", "scaled"
     if len(shape) == 3 and shape[2] > 3:
-        yield "mirrored", "plain"
-        yield "upside down", "plain"
+        for what in _TURNS:
+            if shape[1] == shape[2] or "quarter" not in what:
+                yield what, "plain"
+
+
+_TURNS: dict[str, Callable[[Features], Features]] = {
+    "mirrored": lambda images: images[..., ::-1],
+    "upside down": lambda images: images[..., ::-1, :],
+    "turned by a half": lambda images: images[..., ::-1, ::-1],
+    "turned left by a quarter": lambda images: np.rot90(images, 1, (2, 3)),
+    "turned right by a quarter": lambda images: np.rot90(images, -1, (2, 3)),
+}
 
 
 def _turned(rows: Features, what: str, shape: tuple[int, ...]) -> Features:
-    if what not in ("mirrored", "upside down"):
+    if what not in _TURNS:
         return rows
-    images = rows.reshape(len(rows), *shape)
-    return (images[..., ::-1] if what == "mirrored" else images[..., ::-1, :]).reshape(len(rows), -1)
+    return _TURNS[what](rows.reshape(len(rows), *shape)).reshape(len(rows), -1)
 
 
 class _Nearest:
@@ -293,7 +305,7 @@ def overlaps(dataset: Dataset) -> Iterator[Finding]:
     """
     train = dataset.train
     for at, column in enumerate(train.columns[: -train.targets]):
-        if not isinstance(column, np.ndarray) or column.ndim not in (2, 3) or column.shape[1] < _LONG:
+        if not isinstance(column, np.ndarray) or column.ndim not in (2, 3):
             continue
         for name in ("validation", "test"):
             held = dataset.splits()[name].columns[at]
@@ -303,28 +315,69 @@ def overlaps(dataset: Dataset) -> Iterator[Finding]:
             if len({row.tobytes() for row in held}) < 0.9 * len(held):
                 # Masks and the like agree by chance.
                 break
-            long, short = (_shifted(column, held, shift) for shift in (1, column.shape[1] // 2))
-            if long > _OVERLAPPING and short < 0.99 and long > 0.8 * short:
-                found = f"{long:.0%} of the {name} examples are training examples moved by one place in column {at}"
-                yield failed(
-                    found, "cut the sequence into parts first, and take the windows of each split from its own"
-                )
-                return
+            for ours, its in _sequences(column, held):
+                if (shift := _overlap(ours, its, train)) is not None:
+                    places = "one place" if shift == 1 else f"{shift} places"
+                    found = f"examples of the {name} split are training examples moved by {places} in column {at}"
+                    do = "cut the sequence into parts first, and take the windows of each split from its own"
+                    yield failed(found, do)
+                    return
     yield passed("no windows overlap across splits")
+
+
+def _sequences(train: NDArray[Any], held: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Both as (n, length, ...), whichever axis is time; of measurements single channels, too: others may be derived."""
+    for axis in range(1, train.ndim):
+        if train.shape[axis] < _LONG:
+            continue
+        ours, its = (np.moveaxis(each, axis, 1) for each in (train, held))
+        yield ours, its
+        for channel in range(min(_CHANNELS, ours.shape[2])) if ours.ndim == 3 else ():
+            one = its[:, :, channel]
+            if one.dtype.kind == "f" and len(np.unique(one)) > _OVERLAPPING * one.size:
+                yield ours[:, :, channel], one
+
+
+_CHANNELS = 4
+_MOST_SHIFTED = 2**27
+"""Bytes of pieces of training examples that are looked at."""
+
+
+def _overlap(train: NDArray[Any], held: NDArray[Any], split: Split) -> int | None:
+    """By how many places held-out rows are moved training rows; ``None`` if they are not.
+
+    All places up to half a row are tried, or of long or many rows the first ones, a half and a quarter.
+    """
+    half = int(train.shape[1]) // 2
+    count = max(3, _MOST_SHIFTED // max(1, 2 * train.nbytes))
+    for shift in sorted({*range(1, half + 1)[: count - 2], half // 2, half}):
+        long = _shifted(train, held, shift)
+        if long <= _OVERLAPPING:
+            continue
+        further = half // shift * shift
+        if further == shift:
+            # No shorter piece to compare with: only measurements never agree by chance.
+            if _continuous(split):
+                return shift
+        elif long > 0.8 * (short := _shifted(train, held, further)) and short < 0.99:
+            return shift
+    return None
 
 
 def _shifted(train: NDArray[Any], held: NDArray[Any], shift: int) -> float:
     """The share of held-out rows that continue a training row, or are continued by one, ``shift`` places on."""
-    first = {row.tobytes() for row in train[:, :-shift]}, {row.tobytes() for row in train[:, shift:]}
+    first = {hash(row.tobytes()) for row in train[:, :-shift]}, {hash(row.tobytes()) for row in train[:, shift:]}
     # A row of one value, such as padding, says nothing.
     found = [
-        (row[shift:].tobytes() in first[0] or row[:-shift].tobytes() in first[1]) and bool((row != row[:1]).any())
+        (hash(row[shift:].tobytes()) in first[0] or hash(row[:-shift].tobytes()) in first[1])
+        and bool((row != row[:1]).any())
         for row in held
     ]
     return float(np.mean(found))
 
 
 _FEW = 50
+_CODED, _MOST_CODED, _VALUES = 20, 32, 20
 
 
 def labels_fit(dataset: Dataset) -> Iterator[Finding]:
@@ -430,12 +483,26 @@ def _given_classes(features: Features, labels: NDArray[Any]) -> Iterator[Finding
         yield failed(found, _DO_LEAVE)
         return
     # One input for each class that is on for its examples alone.
-    flat = (high == low).all(axis=0)
+    flat_in = high == low
+    flat = flat_in.all(axis=0)
     top, ones = low.max(axis=0), low == low.max(axis=0)
     single = flat & (ones.sum(axis=0) == 1) & ((low == low.min(axis=0)).sum(axis=0) == len(classes) - 1) & (top > 0)
     alone = set(ones[:, single].argmax(axis=0).tolist())
     if enough and len(classes) > 2 and len(alone) >= len(classes) - 1:
         yield failed(f"{len(alone)} inputs are on for one class each and off for all others", _DO_LEAVE)
+        return
+    for each in np.flatnonzero(counts >= _CODED).tolist()[:_MOST_CODED] if enough else []:
+        places = np.flatnonzero(flat_in[each])
+        coded = places[(features[:, places] == low[each, places]).sum(axis=0) == counts[each]]
+        at = next((at for at in coded.tolist() if len(np.unique(features[:, at])) > _VALUES), None)
+        if at is not None:
+            found = f"input {at} is {low[each, at]:g} in all examples of class {classes[each]}, and in no others"
+            yield failed(f"{found}, where it has many values", _DO_LEAVE)
+            return
+    if enough and len(classes) > 2 and alone:
+        yield noted(
+            f"input {int(np.flatnonzero(single)[0])} is on in all examples of one class, and in no others", _DO_LEAVE
+        )
         return
     apart = np.flatnonzero((gap > 0) & (features.std(axis=0) > 0))
     if len(classes) > 2 and counts.min() >= _FEW and 0 < len(apart) <= max(1, features.shape[1] // 4):
@@ -451,6 +518,7 @@ _VARIED = 0.2
 _ALONE_TIMES = 10.0
 _SHIFT = 0.4
 _ALONE_SHIFT = 1.5
+_EDGE, _MOST_TARGETS, _DRIFTS = 32, 4096, 0.25
 
 
 def alike(dataset: Dataset) -> Iterator[Finding]:
@@ -472,14 +540,48 @@ def alike(dataset: Dataset) -> Iterator[Finding]:
         held = features_of(parts[name], most=4096)
         if held is None or held.shape[1] != train.shape[1] or len(held) < 8:
             continue
-        if found := _otherwise(train, held, name):
+        previous = "train" if name == "validation" else "validation"
+        before = features_of(parts[previous], most=4096)
+        if found := _otherwise(train, before, held, name) or _other_targets(parts, name, previous):
             yield failed(found, "prepare all splits by the same code, with the constants of the training split")
             return
     yield passed("the splits have about the same middle and range")
 
 
-def _otherwise(train: Features, held: Features, name: str) -> str:
-    """In what two splits differ as only other units do."""
+def _other_targets(parts: Mapping[str, Split], name: str, previous: str) -> str:
+    """In what the targets of two splits, which are numbers, differ as only other units do."""
+    labels = [parts[each].labels for each in ("train", previous, name)]
+    if not all(isinstance(each, np.ndarray) and each.dtype.kind == "f" and len(each) >= _EDGE for each in labels):
+        return ""
+    train, before, held = (each.reshape(len(each), -1)[:, :_MOST_TARGETS].astype(np.float32) for each in labels)
+    if train.shape[1:] != held.shape[1:]:
+        return ""
+    low, high, middle = (np.quantile(train, each, axis=0) for each in (0.05, 0.95, 0.5))
+    its_low, its_high, its_middle = (np.quantile(held, each, axis=0) for each in (0.05, 0.95, 0.5))
+    usable = np.flatnonzero((high > low) & (its_high > its_low))
+    if not len(usable):
+        return ""
+    ours = (high - low)[usable]
+    ratios, spread = (its_high - its_low)[usable] / ours, (held.std(axis=0) / train.std(axis=0))[usable]
+    if len(far := np.flatnonzero((np.abs(np.log(ratios)) > math.log(_TIMES)) & (np.abs(np.log(spread)) > 1))):
+        return f"target {usable[far[0]]} varies {ratios[far[0]]:.3g} times as much in the {name} split as in training"
+    shifts = _undrifted((its_middle - middle)[usable] / ours, before[:, usable], held[:, usable], ours)
+    if len(away := np.flatnonzero(np.abs(shifts) > _ALONE_SHIFT)):
+        far_off = f"{abs(shifts[away[0]]):.2g} of its range away from where it is in training"
+        return f"target {usable[away[0]]} of the {name} split lies {far_off}"
+    return ""
+
+
+def _undrifted(
+    shifts: NDArray[np.floating[Any]], before: Features, held: Features, ranges: NDArray[np.floating[Any]]
+) -> NDArray[np.floating[Any]]:
+    """The shifts, or 0 where a split goes on where the one ``before`` ends, as a price or a season does."""
+    jumps = np.abs(np.median(held[:_EDGE], axis=0) - np.median(before[-_EDGE:], axis=0)) / ranges
+    return np.where(jumps < 0.5 * np.abs(shifts), 0.0, shifts)
+
+
+def _otherwise(train: Features, before: Features | None, held: Features, name: str) -> str:
+    """In what two splits differ as only other units do; ``before`` is the split that comes before the held-out one."""
     (low, middle, high), (its_low, its_middle, its_high) = (
         np.quantile(each, (0.05, 0.5, 0.95), axis=0) for each in (train, held)
     )
@@ -492,7 +594,13 @@ def _otherwise(train: Features, held: Features, name: str) -> str:
         return ""
     ratios = its[usable] / ours[usable]
     shifts = (its_middle - middle)[usable] / ours[usable]
-    whole, moved = float(np.median(ratios)), float(np.median(shifts))
+    drifts = False
+    if before is not None and before.shape[1:] == held.shape[1:]:
+        apart = shifts
+        shifts = _undrifted(apart, before[:, usable], held[:, usable], ours[usable])
+        # The range of what drifts grows with the length of a split.
+        drifts = float(np.median(np.abs(apart))) > _DRIFTS > float(np.median(np.abs(shifts)))
+    whole, moved = (1.0 if drifts else float(np.median(ratios))), float(np.median(shifts))
     if not 1 / _TIMES < whole < _TIMES:
         return f"inputs of the {name} split vary {whole:.3g} times as much as those of the train split"
     even = np.quantile(ratios, (0.1, 0.9)) / whole

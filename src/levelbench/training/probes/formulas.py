@@ -40,6 +40,11 @@ def _of_numbers(name: str, given: Numbers, truth: Numbers) -> tuple[float, ...]:
         return (squares,)
     if name in ("mae", "meanabsoluteerror"):
         return (float(np.abs(errors).mean()),)
+    if name in ("mape", "meanabsolutepercentageerror") and truth.all():
+        share = float(np.abs(errors / truth).mean())
+        return (share, 100 * share)
+    if name in ("pearson", "pearsonr") and truth.size == len(truth) and given.std() > 0 and truth.std() > 0:
+        return (float(np.corrcoef(given.ravel(), truth.ravel())[0, 1]),)
     if name in ("r2", "r2score"):
         parts = (errors**2).sum(axis=0), ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
         return (1 - float(parts[0].sum() / parts[1].sum()), float((1 - parts[0] / parts[1]).mean()))
@@ -76,8 +81,10 @@ def _of_classes(name: str, scores: Numbers, truth: NDArray[Any]) -> tuple[float,
         return (whole, whole / 2, whole / classes)
     if name in ("kappa", "cohenkappa", "cohenskappa"):
         return tuple(_kappa(guessed, truth, classes, power) for power in (0, 1, 2))
-    if name in ("f1", "f1score", "f1macro", "macrof1"):
-        every = [_f1(guessed == each, truth == each) for each in range(classes)]
+    if name in ("quadraticweightedkappa", "quadratickappa", "qwk"):
+        return (_kappa(guessed, truth, classes, 2),)
+    if (beta := _BETAS.get(name.removesuffix("score").replace("macro", ""))) is not None:
+        every = [_f(guessed == each, truth == each, beta) for each in range(classes)]
         macro = (float(np.mean(every)), float(np.mean([every[each] for each in np.union1d(present, guessed)])))
         shares = np.bincount(truth, minlength=classes) / len(truth)
         # Without a word on the average: of the second of two classes, or any of three for more.
@@ -98,9 +105,12 @@ def _surprisal(scores: Numbers, truth: NDArray[Any]) -> float:
     return float((np.log(np.exp(scores).sum(axis=-1)) - own).mean())
 
 
-def _f1(guessed: NDArray[np.bool_], wanted: NDArray[np.bool_]) -> float:
-    both = int(guessed.sum() + wanted.sum())
-    return 2 * int((guessed & wanted).sum()) / both if both else 0.0
+_BETAS = {"f1": 1.0, "f2": 2.0, "f05": 0.5}
+
+
+def _f(guessed: NDArray[np.bool_], wanted: NDArray[np.bool_], beta: float) -> float:
+    both = float(guessed.sum() + beta**2 * wanted.sum())
+    return (1 + beta**2) * int((guessed & wanted).sum()) / both if both else 0.0
 
 
 def _matthews(guessed: NDArray[Any], truth: NDArray[Any], classes: int) -> float:

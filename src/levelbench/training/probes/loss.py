@@ -50,6 +50,14 @@ def outputs(bench: Bench, seed: int) -> Iterator[Finding]:
             do = "let inference treat each example by itself: no statistics of the batch, no noise, nothing kept"
             yield failed(found, do)
             return
+    if (
+        leak := _sees_answers(bench, executor, [bench.host(each) for each in inputs], bench.host(rows[-1]))
+    ) is not None:
+        found = (
+            f"the outputs at a place of column {leak} depend on later tokens of it, which are the labels of that place"
+        )
+        yield failed(found, "mask later places, as a causal attention does: a prediction must not see its answer")
+        return
     scores = whole[0]
     if not bench.recipe.network.has_loss:
         sums = scores.sum(axis=-1) if scores.ndim == 2 else np.zeros(1)
@@ -58,6 +66,30 @@ def outputs(bench: Bench, seed: int) -> Iterator[Finding]:
             yield failed(found, "return the scores before the softmax, or give a loss that takes shares")
             return
     yield passed("each example's outputs are its own")
+
+
+def _sees_answers(bench: Bench, executor: Executor, inputs: list[NDArray[Any]], labels: NDArray[Any]) -> int | None:
+    """The column of tokens whose next ones are the labels, where outputs depend on tokens after their place."""
+    for at, tokens in enumerate(inputs):
+        if tokens.ndim != 2 or tokens.shape != labels.shape or tokens.dtype.kind not in "iu" or labels.shape[1] < 4:
+            continue
+        if (tokens[:, 1:] != labels[:, :-1]).mean() > 0.01:
+            continue
+        half = labels.shape[1] // 2
+        others = tokens.copy()
+        # Tokens of the data, in the places of others.
+        others[:, half:] = np.roll(others[:, half:], 1, axis=0)
+        others[:, half:] = np.roll(others[:, half:], 1, axis=1)
+        ends = []
+        for each in (tokens, others):
+            columns = [*inputs[:at], each, *inputs[at + 1 :]]
+            ends.append(bench.host(executor.infer(*map(bench.backend.array, columns))[0]).astype(np.float64))
+        if ends[0].shape[:2] != labels.shape:
+            continue
+        before = [each[:, :half] for each in ends]
+        if np.abs(before[0] - before[1]).max() > _ROUNDING * max(float(np.abs(before[0]).max()), 1e-6):
+            return at
+    return None
 
 
 def loss(bench: Bench, seed: int) -> Iterator[Finding]:
@@ -108,6 +140,10 @@ def loss(bench: Bench, seed: int) -> Iterator[Finding]:
         found = f"it does not depend on the outputs of examples of class {each}, which is a class of the data"
         yield failed(found, "give each class its share of the loss: ignore_index is for labels of no class")
         return
+    if (each := _ignored_score(bench, seed)) is not None:
+        found = f"it does not depend on the score of class {each}, for any example"
+        yield failed(found, "compare the scores of all classes with the label: the quality takes the highest")
+        return
     yield passed("it depends on each example's label, and not on their order")
 
 
@@ -136,6 +172,37 @@ def _ignored_class(bench: Bench, seed: int) -> int | None:
             disturbed = scores.copy()
             noise = random.standard_normal(scores[: len(own)].shape)
             disturbed[: len(own)] += (3 * (1 + np.abs(scores).max()) * noise).astype(scores.dtype)
+            try:
+                values.add(float(bench.host(network.loss(array(disturbed), columns[-1]))))
+            except Exception:  # noqa: BLE001  # it may take what a module returns in training only
+                return None
+        if len(values) == 1:
+            return int(each)
+    return None
+
+
+def _ignored_score(bench: Bench, seed: int) -> int | None:
+    """A class of the data whose score has no effect on the loss; ``None`` as :func:`_ignored_class`."""
+    network, split, array = bench.recipe.network, bench.dataset.train, bench.backend.array
+    labels = split.labels
+    if not isinstance(network, NativeNetwork) or network.loss is None or split.targets != 1:
+        return None
+    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    random, classes = np.random.default_rng(seed), np.unique(labels[labels >= 0])[:_MOST_CLASSES]
+    # Examples of each class, of which its score is asked.
+    chosen = np.array([np.flatnonzero(labels == each)[0] for each in classes.tolist()])
+    columns = next(iter(bench.held(reordered(split, chosen)).batches(len(chosen))))
+    found = bench.executor(bench.plain, seed).infer(*columns[:-1])
+    scores = np.array(bench.host(found[0]))
+    if len(found) > 1 or scores.ndim != 2 or scores.shape[1] <= int(classes[-1]):
+        return None
+    for each in classes.tolist():
+        values = set()
+        for _ in range(_NOISES):
+            disturbed = scores.copy()
+            noise = random.standard_normal(len(scores)).astype(scores.dtype)
+            disturbed[:, each] += 3 * (1 + np.abs(scores).max()) * noise
             try:
                 values.add(float(bench.host(network.loss(array(disturbed), columns[-1]))))
             except Exception:  # noqa: BLE001  # it may take what a module returns in training only

@@ -170,7 +170,9 @@ def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
     if moved:
         became = f"{moved[0]!r} of shape {subject.shapes[moved[0]]} became {found.last[moved[0]].shape}"
         yield failed(became, "return the parameter in its original shape")
-    wide = [name for name, each in found.state.items() if each.ndim and each.size and each.dtype == np.float64]
+    # A name with # is that of a Python number, or of a list of them.
+    arrays = {name: each for name, each in found.state.items() if each.ndim and each.size and not name.endswith("#")}
+    wide = [name for name, each in arrays.items() if each.dtype == np.float64]
     if wide:
         yield failed(f"the state {wide[0]!r} of a float32 parameter is float64", do)
     if not (wrong or moved or wide):
@@ -202,7 +204,24 @@ def _rate_scaled(subject: OptimizerTrial) -> Iterator[Finding]:
             f"a factor of {factor:g} equals {said} the rate",
             f"a factor of {factor:g} is not {said} the rate",
         )
-        yield _agrees(divergence("rate", a, b), agreement, fault, do)
+        apart = divergence("rate", a, b)
+        from_usual = divergence("rate", b, subject.usual())
+        if apart.first is not None and from_usual.first is not None and _scales_steps(subject, factor):
+            yield noted(f"{fault}, but scales each step: something else depends on the base rate", do)
+        else:
+            yield _agrees(apart, agreement, fault, do)
+
+
+def _scales_steps(subject: OptimizerTrial, factor: float) -> bool:
+    """Whether a factor at one step alone multiplies what that step does, decay and bounds included."""
+    for last in (2, 10):
+        plain = subject.run(steps=last).values
+        scaled = subject.run(steps=last, factor=lambda step, last=last: factor if step == last else 1.0).values
+        for name, end in plain[-1].items():
+            moved, wanted = scaled[-1][name] - scaled[-2][name], factor * (end - plain[-2][name])
+            if not np.allclose(moved, wanted, 1e-9, 1e-12):
+                return False
+    return True
 
 
 def _descends(subject: OptimizerTrial) -> Iterator[Finding]:

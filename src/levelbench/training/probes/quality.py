@@ -174,13 +174,17 @@ class _Trial:
             silent = random.copy()
             silent[:, int(answers.truth[0])] = random.min() - 1
             yield from self._by_formula(answers, silent, measured(silent))
+        # As far below chance as the others are above it.
+        worse = 2 * random.mean(axis=0, keepdims=True) - random
+        if answers.kind in ("classes", "numbers") and values_of(quality, worse, answers.truth):
+            yield from self._by_formula(answers, worse, measured(worse))
         yield from self._extremes(answers, first, measured)
 
     def _by_formula(self, answers: _Answers, outputs: Outputs, measured: float) -> Iterator[Finding]:
         truth = values_of(self._quality, outputs, answers.truth)
         if truth and not any(_same(measured, each) for each in truth):
-            shown = " or ".join(f"{each:.4g}" for each in truth)
-            found = f"{self._quality.metric} is {measured:.4g} for outputs whose {self._quality.metric} is {shown}"
+            shown = " or ".join(f"{each:.6g}" for each in truth)
+            found = f"{self._quality.metric} is {measured:.6g} for outputs whose {self._quality.metric} is {shown}"
             yield failed(found, "correct the formula, or give the figure another name", probe="formula")
 
     def _extremes(self, answers: _Answers, random: float, measured: Callable[[Outputs], float]) -> Iterator[Finding]:
@@ -312,7 +316,9 @@ def _scale(quality: Quality) -> float:
 
 
 def _same(a: float, b: float, slack: float = 0.0) -> bool:
-    return (math.isnan(a) and math.isnan(b)) or a == b or abs(a - b) <= 1e-4 * max(1e-3, abs(a), abs(b)) + slack
+    if math.isinf(a) or math.isinf(b):
+        return a == b
+    return (math.isnan(a) and math.isnan(b)) or abs(a - b) <= 1e-4 * max(1e-3, abs(a), abs(b)) + slack
 
 
 def _keys(columns: tuple[NDArray[Any], ...]) -> list[int]:

@@ -65,6 +65,7 @@ def check_recipe(
     parts: list[Probe] = [
         ("schedule", lambda: recipe_parts.schedule(recipe)),
         ("sampler", lambda: recipe_parts.sampler(recipe, dataset.train, seed)),
+        ("averaged weights", lambda: recipe_parts.averaged(recipe, dataset.train)),
         ("augmentation", lambda: recipe_parts.augmentation(recipe, dataset, seed)),
         ("mixing", lambda: recipe_parts.mixing(recipe, dataset, seed)),
         ("batches", lambda: recipe_parts.batches(bench, seed)),
@@ -211,6 +212,8 @@ def _evaluation_fault(bench: Bench, seed: int, quality: Quality) -> tuple[str, s
     # Both share one random generator, so each trains from start to end by itself.
     bench.backend.seed(seed)
     looked = bench.start_training(seed)
+    # Before the first step, too: what is set up with the first batch must not come from the validation split.
+    quality.measure(looked.executor, held)
     losses = looked.train(1, factor)
     quality.measure(looked.executor, held)
     losses += looked.train(2, factor)
@@ -219,7 +222,7 @@ def _evaluation_fault(bench: Bench, seed: int, quality: Quality) -> tuple[str, s
         looked.state(), uninterrupted.state()
     ):
         found = "training differs after an evaluation: it advances a generator, or changes other state"
-        return found, "use no random numbers in measure()"
+        return found, "use no random numbers in measure(), and let the network keep nothing of what it infers"
     return None
 
 

@@ -18,7 +18,7 @@ from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.networks.native import NativeNetwork
 from levelbench.training.augmentation import Augmentation
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.optimizers.wrappers import Native
+from levelbench.training.optimizers.wrappers import EMA, Native
 from levelbench.training.probes.bench import Bench, part_of
 from levelbench.training.samplers import Sampler
 from levelbench.training.task import Recipe, Setting, Task
@@ -193,6 +193,11 @@ def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
                 yield failed(f"{found}, although it claims a random one", f"{do}, or set random_order = False")
                 return
             yield noted(found, f"{do}, unless this is intended")
+    if _repeats(chosen, chosen.epoch(split, seed, 1).order, chosen.epoch(split, seed + 1, 0).order):
+        found = (
+            f"epoch 1 of seed {seed} has the order of epoch 0 of seed {seed + 1}, so runs share most of their orders"
+        )
+        yield noted(found, "seed a generator with both: Generator(PCG64([seed, epoch])), not with their sum")
     if chosen.random_order and (found := _uneven(split, first.order)):
         yield failed(found, "shuffle all examples together, or set random_order = False")
         return
@@ -258,6 +263,27 @@ def _epoch_fault(
     return None
 
 
+def averaged(recipe: Recipe, split: Split) -> Iterator[Finding]:
+    """At the end an average of the weights has forgotten the initial ones."""
+    optimizer: object = recipe.optimizer
+    while optimizer is not None and not isinstance(optimizer, EMA):
+        optimizer = getattr(optimizer, "optimizer", None)
+    if optimizer is None:
+        return
+    steps = max(1, recipe.epochs * recipe.sampler.steps(split) // recipe.accumulate)
+    first = [min(optimizer.decay, (1 + step) / (10 + step)) for step in range(1, min(steps, _WARM) + 1)]
+    logs = sum(map(math.log, first)) if optimizer.warm_up and optimizer.decay > 0 else 0.0
+    kept = math.exp(logs) * optimizer.decay ** (steps - len(first) if optimizer.warm_up else steps)
+    found = f"after all {steps:,} steps {kept:.1%} of the averaged weights are the initial ones"
+    if kept > _FORGOTTEN:
+        yield failed(found, "lower the decay, to 1 - 10 / steps or so, or give EMA(..., warm_up=True)")
+    else:
+        yield passed(found)
+
+
+_WARM, _FORGOTTEN = 100_000, 0.3
+
+
 def augmentation(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Finding]:
     """Each image's change depends on the image and its own seed alone, and the input is not modified."""
     if not recipe.augment:
@@ -280,6 +306,9 @@ def augmentation(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Findin
         if finding := _changed_badly(each, images, whole, seeds):
             yield failed(*finding)
             return
+        others = [each.apply(images, seeds + np.uint64(at)) for at in (1, 12345, 99999)]
+        if all(np.array_equal(other, images) for other in (whole, *others)):
+            yield noted(f"{name} leaves all of {4 * len(images)} images as they are", "check how it draws from seeds")
         images = whole
     yield passed(f"{len(recipe.augment)} parts; each image depends on its own seed alone")
 

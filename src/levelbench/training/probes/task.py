@@ -34,7 +34,12 @@ def loading(dataset: Dataset, again: Callable[[], Dataset]) -> Iterator[Finding]
     if size > MOST_BYTES:
         yield not_tried(f"{size / 2**30:.1f} GiB are too much to load twice in a check")
         return
+    before = dataset.input_digests(), dataset.label_digests()
     other = again()
+    if (dataset.input_digests(), dataset.label_digests()) != before:
+        found = "loading again changes the examples that were loaded before"
+        yield failed(found, "change a copy: x = x - mean, not x -= mean, where the array is read once for all calls")
+        return
     for name, first in dataset.splits().items():
         wrong = _difference(name, first, other.splits()[name])
         if wrong:
