@@ -203,6 +203,14 @@ def test_an_exported_model_is_not_accused(opset):
     assert found.judged
 
 
+@pytest.mark.parametrize("name", RELUS)
+def test_an_exported_relu_in_other_words_is_a_relu(name):
+    open_batch = {"input_names": ["x"], "dynamic_axes": {"x": {0: "batch"}}}
+    found = report(lambda: exported(ResNet(act=lambda: Written(RELUS[name])), 13, **open_batch), **SMALL)
+    assert not found.failed, found.failed
+    assert found.judged
+
+
 @pytest.mark.parametrize("opset", [11, 17])
 def test_an_exported_model_that_is_not_folded_is_the_same_function(opset):
     net = ResNet().eval()

@@ -95,6 +95,7 @@ class _Reader:
         self.places = {each.name: INPUT for each in network.inputs}
         self._values = infer_shapes(network, {"batch": 1})
         self._constants = constants_of(network.model.graph)
+        self._zeros: set[str] = set()
         self._arrays = {each.name: (each.name, False) for each in network.parameters}
         self._shapes = {each.name: each.shape for each in network.parameters}
 
@@ -108,6 +109,9 @@ class _Reader:
         if not node.outputs or node.outputs[0] in self._constants:
             return
         places = [self.places[name] for name in node.inputs if name in self.places]
+        if node.op_type == "ConstantOfShape" and not np.any(node.get("value", 0)):
+            self._zeros.add(node.outputs[0])
+            return
         if not places:
             self._read_weight(node)
             return
@@ -258,7 +262,7 @@ class _Reader:
         return replace(layer, kind="multiplication", inputs=(len(self.layers) - 1, layer.inputs[1]))
 
     def _is_zero(self, name: str) -> bool:
-        return name in self._constants and not self._constants[name].any()
+        return name in self._zeros or (name in self._constants and not self._constants[name].any())
 
     def _dropout(self, node: OperatorNode, layer: Layer) -> Layer:
         return replace(layer, kind="dropout", settings={"ratio": _short(self._ratio(node))})
