@@ -1653,7 +1653,7 @@ BY: dict[str, str] = {
     "ties hit": "ties",
     "HR@4 called HR@3": "formula",
     "errors broadcast": "formula",
-    "R2 of batches": "order of examples",
+    "R2 of batches": "batch size",
     "perplexity of batches": "batch size",
     "F1 without silent classes": "formula",
     "NaN left out": "not finite",

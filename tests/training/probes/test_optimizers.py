@@ -1,6 +1,7 @@
 """``check_optimizer`` finds what is wrong with an optimizer, and nothing if all is well."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tests.training.probes.optimizer_faults import (
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError
 from levelbench.training import optimizers as ours
 from levelbench.training.optimizers import SGD, Adam, AdamW, Clip, Groups, Momentum
+from levelbench.training.optimizers.wrappers import Native
 from levelbench.training.probes import optimizers as probes
 from levelbench.training.probes.optimizer_runs import SHAPES, OptimizerTrial, Quadratic, open_backend
 from levelbench.training.probes.optimizers import check_optimizer
@@ -191,3 +193,9 @@ def test_what_follows_the_schedule_and_not_the_rate_is_noted():
 
 def test_a_rate_that_is_ignored_is_found_although_the_schedule_is_not():
     assert "rate" in failed_probes(OwnRate(0.01))
+
+
+def test_a_rate_that_counts_from_the_next_step_on_is_no_limit():
+    torch = pytest.importorskip("torch")
+    found = check_optimizer(Native.of(partial(torch.optim.ASGD, lr=0.01)), frameworks=("torch",), steps=STEPS).report
+    assert "high rates" not in {each.probe for each in found.failed}

@@ -6,7 +6,7 @@ one that works on arrays as a whole may look at shapes, and is judged only by wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -147,8 +147,11 @@ def rates(subject: OptimizerTrial) -> Iterator[Finding]:
             # SOAP only begins its statistics in the first step, and schedules may begin at 0.
             yield noted(f"the gradient of step {late or 1:,} has no effect, whatever the rate")
             continue
-        # Averages pull as well, and may pull back; but no step of another rate is as long.
-        flat = next((at for at in range(1, len(ways)) if abs(ways[at] - ways[at - 1]) <= 1e-9 * ways[at]), 0)
+        flat = _flat(ways)
+        if flat and late:
+            # ASGD sets the rate of a step at the end of the one before.
+            ways = [_way(subject, factor, late, ahead=True) for factor in factors]
+            flat = _flat(ways)
         if flat and np.isfinite(ways).all():
             low, high = base * factors[flat - 1], base * factors[flat]
             said = f"a rate of {high:g} leads as far as {low:g} at step {late or 1:,} (the base rate is {base:g})"
@@ -160,15 +163,27 @@ def rates(subject: OptimizerTrial) -> Iterator[Finding]:
     yield passed(f"every rate has its own effect, from {base * factors[0]:.2g} to {base * factors[-1]:.2g}")
 
 
-def _way(subject: OptimizerTrial, factor: float, late: int) -> float:
+def _flat(ways: Sequence[float]) -> int:
+    """The first rate that leads as far as the one before; 0 if there is none."""
+    # Averages pull as well, and may pull back; but no step of another rate is as long.
+    return next((at for at in range(1, len(ways)) if abs(ways[at] - ways[at - 1]) <= 1e-9 * ways[at]), 0)
+
+
+def _way(subject: OptimizerTrial, factor: float, late: int, *, ahead: bool = False) -> float:
     """How far the last gradient of some leads at this factor: the first, or a late one after others at factor 1.
 
+    ``ahead``: the step before has the factor, too.
     It is the distance to a run in which it is 0 (of the other sign, if it is the first), so weight decay has no part.
     """
     steps = EARLY + 1 if late else 1
     without = subject.quadratic(zero_after=EARLY) if late else subject.quadratic(scale=-1.0)
     one, other = (
-        subject.run(problem, steps, late=late, factor=lambda step: factor if step == (late or 1) else 1.0)
+        subject.run(
+            problem,
+            steps,
+            late=late,
+            factor=lambda step: factor if step == (late or 1) or (ahead and step == EARLY) else 1.0,
+        )
         for problem in (None, without)
     )
     return float(sum(np.abs(each - other.last[name]).sum() for name, each in one.last.items()))
