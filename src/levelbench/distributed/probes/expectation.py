@@ -64,7 +64,10 @@ def right_on_average(subject: SchemeTrial) -> Finding:
     if not subject.scheme.replicated and parts > 1 and (name := _kept_apart(outcome, subject.seed)):
         found = f"workers never agree on one element, although on smaller ones {_AGREE} times and more"
         return failed(f"{place(ranks, None, None, name)}: {found}", "bring all parameters together in turn")
-    if found := _fades(path, subject.seed, parts):
+    # What a threshold holds back may come in bursts, so that a longer run has to say the same.
+    if _fades(path, subject.seed, parts) and (
+        found := _fades(_path(subject.finished(replace(case, steps=_LONGER * DRAWS))), subject.seed, parts)
+    ):
         return failed(f"{place(ranks)}: {found}", "take back nothing of what earlier gradients have moved")
     active = (moves >= _MOVES).all(0)
     if active.sum() < _ELEMENTS:
@@ -153,8 +156,8 @@ def _never(moves: Floats, seed: int, parts: int) -> str:
 
 def _fades(path: Floats, seed: int, parts: int) -> str:
     """How the update along the mean gradient has become much smaller in the course of the run; empty if it has not."""
-    along = _along(path, seed, parts)
-    first, last = float(along[_EARLY]) / _EARLY, float(along[-1] - along[-1 - _WARM_UP]) / _WARM_UP
+    along, late = _along(path, seed, parts), len(path) // 2
+    first, last = float(along[_EARLY]) / _EARLY, float(along[-1] - along[-1 - late]) / late
     if not first > _FADED or last >= _FADED * first:
         return ""
     return f"the update per step falls from {first:.2g} to {last:.2g} times the mean gradient"

@@ -350,6 +350,7 @@ def _overlap(train: NDArray[Any], held: NDArray[Any], split: Split) -> int | Non
     """
     half = int(train.shape[1]) // 2
     count = max(3, _MOST_SHIFTED // max(1, 2 * train.nbytes))
+    shift: int
     for shift in sorted({*range(1, half + 1)[: count - 2], half // 2, half}):
         long = _shifted(train, held, shift)
         if long <= _OVERLAPPING:
