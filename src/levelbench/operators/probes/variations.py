@@ -41,7 +41,7 @@ from levelbench.operators.probes.slopes import AT_A_KINK, GradientReport, make_p
 from levelbench.operators.probes.subject import HostOperator, Inputs, attempt, replaced, widened
 
 _MOST_FINDINGS = 3
-_LARGE = "values times 100"
+_LARGE, _SHOWS_A_SCALE = "values times 100", 8
 _NOTICED_S = 0.1
 _LONGEST_S = 15.0
 _PLACES = 16
@@ -502,8 +502,10 @@ def _one_variant(
     title = variant.title
     large = [*large_inputs(inputs, setting.subject.fixed, random)]
     cases: list[tuple[str, Inputs]] = [("", inputs), *large]
-    # Where an attribute is a threshold or a slope, it may be taken for another size.
-    cases += [each for each in other_values(inputs, setting.subject.fixed, random) if each[0] == _LARGE]
+    # Where an attribute is a threshold or a slope, it may be taken for another size. A reference that cancels is exact
+    # to the scale of its outputs, which few numbers do not show.
+    if max((each.size for each in inputs if each is not None), default=0) >= _SHOWS_A_SCALE:
+        cases += [each for each in other_values(inputs, setting.subject.fixed, random) if each[0] == _LARGE]
     cases += with_integers(inputs, setting.subject.fixed, variant.attributes.values())
     cases += equal_sizes(inputs, setting.subject.fixed, random)
     cases += [each for each in other_ranks(inputs, setting.subject.fixed, random) if each[0] in ("rank 3", "rank 4")]
