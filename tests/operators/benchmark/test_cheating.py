@@ -401,8 +401,8 @@ def undone():
 
 @pytest.mark.parametrize("trick", TRICKS)
 def test_a_trick_is_caught_and_named(trick, reference, undone):
-    # In so short a time a busy machine may check two calls alone, and both may be honest.
-    budget_s = 10 * BUDGET_S if "every" in trick else BUDGET_S
+    # In so short a time a busy machine may check two calls alone, and both may be honest, or a thread have ended.
+    budget_s = 10 * BUDGET_S if "every" in trick or "a thread" in trick else BUDGET_S
     case, _ = measured(TRICKS[trick][0], reference, budget_s=budget_s)
     assert case.status in ("refused", "wrong"), case
     assert any(word in case.reason for word in TRICKS[trick][1].split("|")), case.reason
