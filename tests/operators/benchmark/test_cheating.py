@@ -401,9 +401,10 @@ def undone():
 
 @pytest.mark.parametrize("trick", TRICKS)
 def test_a_trick_is_caught_and_named(trick, reference, undone):
-    # In so short a time a busy machine may check two calls alone, and both may be honest, or a thread have ended.
-    budget_s = 10 * BUDGET_S if "every" in trick or "a thread" in trick else BUDGET_S
-    case, _ = measured(TRICKS[trick][0], reference, budget_s=budget_s)
+    case, _ = measured(TRICKS[trick][0], reference, budget_s=BUDGET_S)
+    if case.status == "measured":
+        # In so short a time a busy machine may check two calls alone, and both may be honest, or a thread have ended.
+        case, _ = measured(TRICKS[trick][0], reference, budget_s=10 * BUDGET_S)
     assert case.status in ("refused", "wrong"), case
     assert any(word in case.reason for word in TRICKS[trick][1].split("|")), case.reason
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -201,7 +202,7 @@ def _subnormal(actual: Host, wanted: Host) -> bool:
     """Whether all numbers are below the normal ones of the framework's dtype, where no zero is told to be wrong."""
     if not (is_float(actual.dtype) and is_float(wanted.dtype)) or not np.any(wanted):
         return False
-    return bool((np.abs(wanted.astype(np.float64)) < float(np.finfo(actual.dtype).tiny)).all())
+    return bool((np.abs(wanted.astype(np.float64)) < float(ml_dtypes.finfo(actual.dtype).tiny)).all())
 
 
 def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator) -> list[tuple[str, Host, Host]]:
