@@ -18,6 +18,7 @@ from levelbench.measure.clocks import HOST
 from levelbench.measure.crossing import sign_of
 from levelbench.networks.executor import Array, Executor
 from levelbench.networks.native import NativeNetwork
+from levelbench.training.datasets.base import Split
 from levelbench.training.probes.bench import Bench, chance_loss, part_of, reordered
 
 _EXAMPLES = 8
@@ -147,6 +148,14 @@ def loss(bench: Bench, seed: int) -> Iterator[Finding]:
     yield passed("it depends on each example's label, and not on their order")
 
 
+def _classes(split: Split) -> NDArray[Any] | None:
+    """The class of each example, (n,); ``None`` if it has another target, or more than one."""
+    labels = split.labels
+    if split.targets != 1 or not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    return labels
+
+
 def _ignored_class(bench: Bench, seed: int) -> int | None:
     """A class whose examples' outputs the loss leaves out, with others in the batch; ``None`` if there is none.
 
@@ -154,10 +163,8 @@ def _ignored_class(bench: Bench, seed: int) -> int | None:
     more than one label, or the loss takes anything but one array of outputs.
     """
     network, split, array = bench.recipe.network, bench.dataset.train, bench.backend.array
-    labels = split.labels
-    if not isinstance(network, NativeNetwork) or network.loss is None or split.targets != 1:
-        return None
-    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+    labels = _classes(split)
+    if labels is None or not isinstance(network, NativeNetwork) or network.loss is None:
         return None
     random, classes = np.random.default_rng(seed), np.unique(labels[labels >= 0])[:_MOST_CLASSES]
     executor = bench.executor(bench.plain, seed)
@@ -184,10 +191,8 @@ def _ignored_class(bench: Bench, seed: int) -> int | None:
 def _ignored_score(bench: Bench, seed: int) -> int | None:
     """A class of the data whose score has no effect on the loss; ``None`` as :func:`_ignored_class`."""
     network, split, array = bench.recipe.network, bench.dataset.train, bench.backend.array
-    labels = split.labels
-    if not isinstance(network, NativeNetwork) or network.loss is None or split.targets != 1:
-        return None
-    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+    labels = _classes(split)
+    if labels is None or not isinstance(network, NativeNetwork) or network.loss is None:
         return None
     random, classes = np.random.default_rng(seed), np.unique(labels[labels >= 0])[:_MOST_CLASSES]
     # Examples of each class, of which its score is asked.
