@@ -1,5 +1,8 @@
 """Networks and native modules on a CUDA device: executed, trained, compiled, and timed between events."""
 
+import warnings
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -17,7 +20,6 @@ if not torch.cuda.is_available():
 def backend():
     from levelbench.frameworks.torch import framework
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     return framework.open("cuda")
 
 
@@ -60,16 +62,24 @@ def test_a_training_step_equals_that_of_the_reference(backend, reference, mode):
     assert all(each.is_cuda for each in (*executor.parameters.values(), *executor.buffers.values()))
 
 
+@contextmanager
+def refused_waiting():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype", UserWarning)
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def test_an_inference_never_waits_for_the_device(backend):
     made = network()
     executor = backend.executor(made, trains=False)
     inputs = native(backend, made, 4)
     executor.infer(*inputs)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with refused_waiting():
         executor.infer(*inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_training_step_never_waits_for_the_device(backend):
@@ -77,11 +87,8 @@ def test_a_training_step_never_waits_for_the_device(backend):
     executor = backend.executor(made)
     inputs = native(backend, made, 4)
     executor.infer_and_backprop(*inputs)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with refused_waiting():
         executor.infer_and_backprop(*inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_operators_are_timed_on_the_device_and_not_by_their_launch(backend):

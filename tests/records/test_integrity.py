@@ -347,6 +347,7 @@ def test_a_run_that_ends_with_all_epochs_done_before_they_are_is_found(found, ma
         ),
         ({"name": "numpy", "device": "H200"}, ["its specification has the device cpu, and its environment H200"]),
         ({"name": "numpy", "device": "cpu"}, []),
+        ({"name": "numpy", "device": "cpu", "version": "1+cu130"}, []),
         ({}, []),
     ],
 )

@@ -121,9 +121,17 @@ def _identity(record: Record) -> Iterator[str]:
             yield f"its specification has the framework {asked.framework}, and its environment {framework['name']}"
         if (framework["device"] == "cpu") != (asked.device == "cpu"):
             yield f"its specification has the device {asked.device}, and its environment {framework['device']}"
-        versions = framework.get("version"), (header.environment.get("libraries") or {}).get(framework["name"])
-        if all(isinstance(each, str) for each in versions) and versions[0] != versions[1]:
-            yield f"its framework {framework['name']} has version {versions[0]} and, among the libraries, {versions[1]}"
+        name, loaded = framework["name"], framework.get("version")
+        installed = (header.environment.get("libraries") or {}).get(name)
+        if isinstance(loaded, str) and isinstance(installed, str) and not _same_version(loaded, installed):
+            yield f"its framework {name} has version {loaded} and, among the libraries, {installed}"
+
+
+def _same_version(loaded: str, installed: str) -> bool:
+    """PyTorch calls itself 2.11.0+cu130 where the package's metadata says 2.11.0: a build that one does not name."""
+    if "+" not in loaded or "+" not in installed:
+        return loaded.partition("+")[0] == installed.partition("+")[0]
+    return loaded == installed
 
 
 def _first_schema(record: Record) -> Iterator[str]:

@@ -75,6 +75,9 @@ class JaxBackend(Float32Backend):
     def __init__(self, device: str = "cpu") -> None:
         jax.config.update("jax_enable_x64", True)
         self.device = device_of(device)
+        if self.device.platform != "cpu":
+            # float32 means float32 in every framework; by default products on a GPU may round to TF32 (10 bits).
+            jax.config.update("jax_default_matmul_precision", "highest")
         self._name = device
         self._kernels: dict[Any, CompiledKernel] = {}
         self._traced: tuple[Any, int] | None = None

@@ -173,6 +173,9 @@ class TorchBackend(Backend):
 
     def __init__(self, device: str = "cpu") -> None:
         self._device = torch.device(device)
+        if self._device.type == "cuda":
+            # float32 means float32 in every framework; by default cuDNN's convolutions round to TF32 (10 bits).
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
     def executor(
         self,

@@ -203,6 +203,7 @@ def _unknown(reason: str) -> Facts:
 _PACKAGES = (
     "levelbench", "numpy", "torch", "triton", "jax", "jaxlib", "tensorflow", "onnx", "onnxruntime", "scipy", "numba",
     "mkl", "intel-openmp", "nvidia-cudnn-cu12", "nvidia-cublas-cu12", "nvidia-nccl-cu12", "cupy-cuda12x",
+    "nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-nccl-cu13", "cupy-cuda13x",
 )
 # fmt: on
 
