@@ -74,11 +74,11 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     seen = Counter()
     for item in items:
-        if sampled := item.get_closest_marker("sampled"):
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % sampled.args[0]:
+        for node, mark in item.iter_markers_with_node("sampled"):
+            among = item.nodeid.partition("[")[0] if node is item else node.nodeid
+            if seen[among] % mark.args[0]:
                 item.add_marker("slow")
-            seen[test] += 1
+            seen[among] += 1
     place = {f"{GOLDEN.parent / name}.py": at for at, name in enumerate(LONGEST_FIRST.split())}
     items.sort(key=lambda item: place.get(str(item.path), len(place)))
 

@@ -116,12 +116,12 @@ def told_ceilings(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_operators_that_are_measured_a_third_time_under_the_same_conditions_are_a_doubt(call, tmp_path):
     words = (*RELU, "-n", "3", "--fresh", "--store", tmp_path / "store")
     assert ["numpy had been measured 2 times" in call(*words)[1] for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_an_operator_of_a_file_is_measured_beside_the_frameworks_own(call, tmp_path, monkeypatch):
     told_ceilings(monkeypatch)
     path = tmp_path / "own.py"
@@ -155,6 +155,7 @@ def test_an_operator_of_a_file_is_measured_beside_the_frameworks_own(call, tmp_p
     assert "0 done · 6 to go" in out, err
 
 
+@pytest.mark.slow
 def test_layouts_are_arms_of_one_command_and_stand_in_the_records(call, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     told_ceilings(monkeypatch)

@@ -17,7 +17,7 @@ from levelbench.cli import main
 from levelbench.experiments import commands
 from levelbench.experiments.command_process import EndedCommand
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.sampled(3), pytest.mark.usefixtures("undrawn")]
 
 FAST, SLOW = "sleep 0.02", "sleep 0.1"
 

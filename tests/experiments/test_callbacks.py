@@ -19,6 +19,8 @@ import levelbench
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 from levelbench.records import read_record, summarise
 
+pytestmark = pytest.mark.sampled(3)
+
 MS = 0.004
 
 

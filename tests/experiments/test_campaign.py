@@ -19,6 +19,8 @@ from levelbench.experiments.training import Finished, launch
 from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
 from levelbench.records.locks import hold
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture(scope="module")
 def done_once(tmp_path_factory, task_text):

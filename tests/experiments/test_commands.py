@@ -25,6 +25,8 @@ from levelbench.measure.meters.resources import own_cpu_s
 from levelbench.records import lines
 from levelbench.records.commands import CommandRecord, summarise_commands
 
+pytestmark = pytest.mark.sampled(3)
+
 PYTHON = sys.executable
 
 

@@ -12,6 +12,8 @@ import pytest
 import levelbench
 from levelbench.records import read_record
 
+pytestmark = pytest.mark.sampled(3)
+
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
 MS = 1_000_000

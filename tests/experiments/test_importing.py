@@ -25,6 +25,8 @@ from levelbench.records.witness import CHANCE, UNTRAINED, witness_contradictions
 from levelbench.training import Top1, datasets
 from levelbench.training.probes.bench import same_numbers
 
+pytestmark = pytest.mark.sampled(3)
+
 BURNING = """
 import time
 until = time.process_time() + 0.4

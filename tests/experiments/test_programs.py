@@ -29,7 +29,7 @@ from levelbench.records import Target, group_runs, read_record, summarise
 from levelbench.report.runs import curve_table, run_facts
 from levelbench.report.tables import to_text
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.sampled(3), pytest.mark.usefixtures("undrawn")]
 
 ACCURACY, LOSS = read_target("accuracy=0.9"), read_target("val_loss=3.28")
 

@@ -10,6 +10,8 @@ from levelbench.experiments.request import Options, load_task, meant_recipes, ow
 from levelbench.experiments.training import labels
 from levelbench.records.summary import labels_of
 
+pytestmark = pytest.mark.sampled(3)
+
 NUMPY = Options(framework="numpy")
 
 

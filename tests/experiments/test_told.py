@@ -25,6 +25,8 @@ from levelbench.measure.timeline import Phase
 from levelbench.records import read_record, summarise
 from levelbench.records.schema import Target
 
+pytestmark = pytest.mark.sampled(3)
+
 PROGRAMS = sorted(Path(__file__).parents[2].joinpath("benchmarks", "programs").glob("[a-z]*_*.py"))
 MS = 1_000_000
 SLEEP = """

@@ -26,6 +26,8 @@ from levelbench.records import group_runs, read_folder, read_record, summarise
 from levelbench.records.comparable import comparable
 from levelbench.records.replicates import BEFORE_ENDED_AT
 
+pytestmark = pytest.mark.sampled(3)
+
 TARGET = {"accuracy": 0.9}
 
 

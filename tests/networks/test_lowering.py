@@ -263,6 +263,7 @@ def test_an_operator_without_a_kernel_runs_by_its_onnx_definition():
     np.testing.assert_allclose(Lowered(network, Poorer()).function(X[0])[0], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_deep_network_needs_no_deep_stack():
     nodes = [helper.make_node("Neg", [f"v{at}"], [f"v{at + 1}"]) for at in range(5000)]
     info = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"]) for name in ("v0", "v5000")]

@@ -120,6 +120,7 @@ def test_a_sequence_of_many_tensors_is_tried(tmp_path):
         refuse(path)
 
 
+@pytest.mark.slow
 def test_strings_that_double_are_tried(tmp_path):
     doubling = [helper.make_node("StringConcat", [f"s{at}", f"s{at}"], [f"s{at + 1}"]) for at in range(45)]
     equal = [helper.make_node("Equal", ["s45", "s45"], ["same"]), helper.make_node("Cast", ["same"], ["t"], to=FLOAT)]

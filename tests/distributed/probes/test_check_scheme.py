@@ -14,6 +14,8 @@ from levelbench.errors import DefinitionError
 from levelbench.planted import schemes_known as faults
 from levelbench.planted.schemes_known import Plain, PlainStepper, scheme_of
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def check(scheme, *only, ranks=(3,), framework="numpy"):
     return check_scheme(scheme, ranks=ranks, steps=4, seconds=2.0, only=only, framework=framework)

@@ -11,6 +11,8 @@ from levelbench.distributed.probes.files import check_communicator_isolated
 from levelbench.planted import communicators_known as faults
 from levelbench.planted.communicators_known import CASES, Now, SharesTheMemoryOfTheRoot, SumsWronglyOnOneRank
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def hurried(monkeypatch):

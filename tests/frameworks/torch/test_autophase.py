@@ -17,6 +17,8 @@ from levelbench.experiments.hooks import _Steps  # noqa: E402
 from levelbench.measure.timeline import Phase  # noqa: E402
 from levelbench.records import read_record  # noqa: E402
 
+pytestmark = pytest.mark.sampled(3)
+
 
 class Slow(torch.autograd.Function):
     @staticmethod

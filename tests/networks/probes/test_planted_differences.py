@@ -13,6 +13,8 @@ from levelbench.networks import zoo  # noqa: E402
 from levelbench.networks.probes.likeness import compare_with  # noqa: E402
 from levelbench.operators.frameworks import open_framework  # noqa: E402
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def frozen(net):
     net.stem.weight.requires_grad_(False)

@@ -19,6 +19,8 @@ from levelbench.networks.network import Network  # noqa: E402
 from levelbench.networks.probes.likeness import compare_with  # noqa: E402
 from levelbench.operators.frameworks import open_framework  # noqa: E402
 
+pytestmark = pytest.mark.sampled(3)
+
 SMALL = {"size": 64, "classes": 10, "width": 8}
 
 

@@ -25,6 +25,8 @@ from levelbench.operators.node import CUSTOM_DOMAIN
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records.benchmarks import Problem, Tensor
 
+pytestmark = pytest.mark.sampled(2)
+
 PROBLEM = parse_problem("Gemm", ["A=96x64", "B=64x80"])
 BUDGET_S = 0.05
 

@@ -11,6 +11,8 @@ from levelbench.operators.custom import compile as compiling
 from levelbench.operators.custom import load_file
 from levelbench.operators.custom.compile import cache_folder, compile_source
 
+pytestmark = pytest.mark.sampled(3)
+
 GOOD = """#include <levelbench.h>
 struct Copy {
   static constexpr auto inputs = "x";

@@ -12,6 +12,8 @@ from levelbench.operators.custom import compile as compiling
 from levelbench.operators.custom import load_file
 from levelbench.operators.custom.compile import cache_folder, compile_source, dependencies
 
+pytestmark = pytest.mark.sampled(3)
+
 PLAIN = 'extern "C" __attribute__((visibility("default"))) int answer() { return %s; }\n'
 OPERATOR = """#include <levelbench.h>
 struct Copy {

@@ -7,6 +7,8 @@ from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec
 from levelbench.operators.probes import check_operator
 
+pytestmark = pytest.mark.sampled(3)
+
 X = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
 
 

@@ -20,6 +20,8 @@ from levelbench.operators.probes.judging import Setting, Variant
 from levelbench.operators.probes.subject import subject_of
 from levelbench.operators.probes.variations import gradients_elsewhere, specials
 
+pytestmark = pytest.mark.sampled(3)
+
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((4, 8)).astype(np.float32)
 INTEGERS = RANDOM.integers(-9, 9, (4, 8)).astype(np.int32)

@@ -81,6 +81,7 @@ def test_the_canvases_of_fashion_mnist_are_these_bytes():
     assert digest.hexdigest()[:16] == "c6b4c9f8c726ed9d"
 
 
+@pytest.mark.slow
 def test_masks_are_of_the_same_canvases():
     if lacking := datasets.fashion_masks.lacks():
         pytest.skip(lacking)

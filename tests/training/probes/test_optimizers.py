@@ -22,6 +22,8 @@ from levelbench.training.probes import optimizers as probes
 from levelbench.training.probes.optimizer_runs import SHAPES, OptimizerTrial, Quadratic, open_backend
 from levelbench.training.probes.optimizers import check_optimizer
 
+pytestmark = pytest.mark.sampled(3)
+
 STEPS = 8
 
 
