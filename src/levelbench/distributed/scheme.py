@@ -224,7 +224,7 @@ class Scheme(ABC):
     def traffic_within(self) -> float:
         """The factor by which the mean sent per step may differ from :meth:`traffic`: 1 if that is exact.
 
-        Above 1 it is an expectation, because sizes depend on the gradients.
+        Above 1 it is an expectation, because sizes depend on the gradients; infinite if they depend on anything else.
         """
         return 1.0
 

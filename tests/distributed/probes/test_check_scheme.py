@@ -10,6 +10,7 @@ from levelbench.distributed.probes import gradients as learning
 from levelbench.distributed.probes.schemes import check_scheme
 from levelbench.distributed.scheme import Scheme
 from levelbench.distributed.schemes.compressed import SparseTopK, Threshold
+from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.errors import DefinitionError
 from levelbench.planted import schemes_known as faults
 from levelbench.planted.schemes_known import Plain, PlainStepper, scheme_of
@@ -284,3 +285,8 @@ def test_a_check_on_torch_finds_the_same():
     pytest.importorskip("torch")
     report = check(scheme_of(faults.SumForMean), "gradients", framework="torch")
     assert "a sum instead of a mean" in report.failed[0].found
+
+
+def test_rounds_that_follow_the_learning_rate_are_expected_traffic():
+    (finding,) = check(LocalSGD(period=2, growth=0.5), "traffic").of("traffic")
+    assert (finding.status, "an expectation" in finding.found) == ("noted", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -273,7 +274,7 @@ def _judge(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str]
         mean = tuple(np.mean(later, 0).tolist())
     within = scheme.traffic_within()
     if within > 1 and _near(mean, expected, within, later):
-        summary = f"an expectation, to within a factor of {within:g}"
+        summary = "an expectation" + (f", to within a factor of {within:g}" if math.isfinite(within) else "")
         return "", f"{summary}: {_words(mean)} per step, with {_words(expected)} declared"
     return f"{place(case.ranks, trace.rank)}: it sends {_words(mean)} per step, but declares {_words(expected)}", ""
 

@@ -6,6 +6,7 @@ DiLoCo are presets of one scheme.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -87,6 +88,10 @@ class Periodic(Scheme):
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
         """One all-reduce of the parameters per ``period`` steps; ignores growth and optimizer state."""
         return traffic.all_reduce(elements(parameters), itemsize, size, rank) * (1 / self.period)
+
+    def traffic_within(self) -> float:
+        """With growth the period follows the learning rate, of which nothing is known here."""
+        return math.inf if self.growth else 1.0
 
 
 @final
