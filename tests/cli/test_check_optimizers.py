@@ -193,3 +193,15 @@ class TestFiles:
     def test_a_file_that_is_not_there_is_told(self, tmp_path):
         with pytest.raises(UsageError, match="no such file"):
             load_optimizers(tmp_path / "gone.py")
+
+
+def test_a_named_optimizer_is_compared_with_another_of_its_name_that_takes_its_settings(call):
+    pytest.importorskip("torch", reason="needs PyTorch")
+    code, out, _ = call("check", "torch.optim.SGD[momentum=0.9]")
+    assert (code, "nothing found wrong, in up to 1,000 steps alongside the reference" in out) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["torch.optim.Adan", "adam[beta=1]"])
+def test_a_name_or_setting_of_no_optimizer_is_refused_with_those_there_are(name, call):
+    code, _, said = call("check", name)
+    assert (code, "beta1" in said or "torch.optim.Adam" in said) == (2, True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from levelbench.checks.findings import Report
     from levelbench.distributed.scheme import Scheme
     from levelbench.networks.executor import Backend
+    from levelbench.records.selection import Value
     from levelbench.training.datasets.base import Dataset
     from levelbench.training.probes.optimizers import Checked
     from levelbench.training.task import Setting, Task
@@ -35,7 +36,7 @@ _OPTIMIZERS_ON = ("numpy", "torch")
 
 
 def check_optimizers(
-    path: Path,
+    path: Path | None,
     *,
     only: str = "",
     reference: str,
@@ -47,21 +48,40 @@ def check_optimizers(
 ) -> int:
     """Check the optimizers in a file, each in its own process; returns the exit code, 1 for a finding.
 
-    ``only`` names one of them. ``reference`` is a name, or empty for the file's own. ``framework`` lists frameworks
-    separated by commas; if empty, NumPy and PyTorch are used where installed. ``plot`` shows the first wrong optimizer,
-    else the first.
+    ``only`` names one of them; without a file, one of ours or a framework's: ``torch.optim.SGD[momentum=0.9]``.
+    ``reference`` is a name, or empty for the file's own. ``framework`` lists frameworks separated by commas; if empty,
+    NumPy and PyTorch are used where installed. ``plot`` shows the first wrong optimizer, else the first.
     """
+    from levelbench.experiments.own_optimizers import namesake
+    from levelbench.records.selection import parse_item
     from levelbench.training.probes.optimizer_files import check_isolated, load_optimizers
+    from levelbench.training.probes.optimizer_references import named_optimizer
+    from levelbench.training.probes.optimizer_runs import framework_of
 
     shared.check_plot(plot)
-    names = chosen(load_optimizers(path)[0], only, f"optimizer of {path}")
-    frameworks = open_frameworks(framework, "cpu") if framework else installed(_OPTIMIZERS_ON, "cpu")
+    settings: dict[str, Value] = {}
+    usual: tuple[str, ...] = _OPTIMIZERS_ON
+    if path is not None:
+        names = list(chosen(load_optimizers(path)[0], only, f"optimizer of {path}"))
+    else:
+        name, settings = parse_item(only)
+        made = named_optimizer(name, settings)
+        usual = tuple(filter(None, [framework_of(made, "")])) or usual
+        names, reference = [name], reference or namesake(name, settings)
+    frameworks = open_frameworks(framework, "cpu") if framework else installed(usual, "cpu")
     checked: dict[str, Checked] = {}
     with ProgressLine() as line:
         for name in names:
             tell = partial(_say, line, name)
             checked[name] = check_isolated(
-                path, name, reference, frameworks=frameworks, seed=seed, tell=tell, timeout_s=timeout
+                path,
+                name,
+                reference,
+                settings=settings,
+                frameworks=frameworks,
+                seed=seed,
+                tell=tell,
+                timeout_s=timeout,
             )
     notes = []
     for one in checked.values():

@@ -133,7 +133,8 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 def command(context: click.Context, /, what: str | None, as_json: bool, tested: str | None, **given: Any) -> int:
     """Check WHAT: a file that defines operators, an optimizer, a scheme, an engine, a task or recipes; or a name.
 
-    FILE.py:NAME (or .cpp) chooses one of the operators, optimizers, schemes or communicators of a file.
+    FILE.py:NAME (or .cpp) chooses one of the operators, optimizers, schemes or communicators of a file. A name is that
+    of a task, a scheme, a network of the zoo or an optimizer (adam, torch.optim.AdamW).
 
     Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN. Networks (.onnx, or a name in the zoo):
     outputs and gradients in each framework compared with the reference, tensor by tensor, and the first operator at
@@ -180,7 +181,8 @@ def command(context: click.Context, /, what: str | None, as_json: bool, tested: 
         _refuse(context, others, f"{what} holds a task or recipes")
         return check_training(what, _words(TrainingWords, given), as_json)
     if kind == "optimizer":
-        return _optimizer(context, file, {**given, "only": only}, as_json)
+        own = Path(file).suffix == ".py"
+        return _optimizer(context, Path(file) if own else None, {**given, "only": only if own else what}, as_json)
     if kind == "scheme":
         from levelbench.cli.check_training import SchemeWords, check_schemes
 
@@ -239,14 +241,14 @@ def _instead(path: Path) -> str:
     return "define one; levelbench check --help says what there is"
 
 
-def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json: bool) -> int:
+def _optimizer(context: click.Context, path: Path | None, given: dict[str, Any], as_json: bool) -> int:
     from levelbench.cli.check_training import check_optimizers
 
     without = {name: option for name, option in _SHARED.items() if name != "reference"}
     others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_SCHEMES | without
-    _refuse(context, others, f"{what} holds an optimizer")
+    _refuse(context, others, f"{path} holds an optimizer" if path else f"{given['only']} is an optimizer")
     return check_optimizers(
-        Path(what),
+        path,
         only=given["only"],
         reference=given["reference"],
         framework=given["frameworks"],
@@ -279,6 +281,12 @@ def _kind(what: str) -> str | None:
         return "training"
     if bare in plugins.names("scheme"):
         return "scheme"
+    from levelbench.training.optimizers.wrappers import NATIVE
+    from levelbench.training.probes.optimizer_references import RULES
+
+    rooms = {each.rpartition(".")[0] for each in NATIVE}
+    if bare.lower() in RULES or (bare.rpartition(".")[0] in rooms and not Path(bare).exists()):
+        return "optimizer"
     return "network" if _is_network(what) else "operators"
 
 

@@ -26,10 +26,19 @@ from levelbench.operators.frameworks import load_framework
 from levelbench.records.selection import Value, format_item, parse_item
 from levelbench.training.optimizers.wrappers import NATIVE
 from levelbench.training.probes.optimizer_files import check_isolated, load_optimizers
-from levelbench.training.probes.optimizer_references import RULES, named_optimizer
+from levelbench.training.probes.optimizer_references import RULES, named_optimizer, reference_of
 from levelbench.training.probes.optimizer_runs import framework_of
 
-__all__ = ["NamedOptimizer", "OwnOptimizers", "check_subject", "describe", "listed", "own_optimizers", "recipes_file"]
+__all__ = [
+    "NamedOptimizer",
+    "OwnOptimizers",
+    "check_subject",
+    "describe",
+    "listed",
+    "namesake",
+    "own_optimizers",
+    "recipes_file",
+]
 
 _WORD = re.compile(r"(?P<file>.+\.py)(?::(?P<name>\w+))?")
 
@@ -123,18 +132,25 @@ def check_subject(found: NamedOptimizer, reference: str, frameworks: Sequence[st
     """The report of ``levelbench check`` on an optimizer; one of ours is compared with a framework's of its name."""
     if found.file:
         return check_isolated(Path(found.file), found.name, reference, frameworks=frameworks, **more).report
-    chosen = reference or _namesake(found.name)
+    chosen = reference or namesake(found.name, found.settings)
     return check_isolated(None, found.name, chosen, settings=found.settings, frameworks=frameworks, **more).report
 
 
-def _namesake(name: str) -> str:
-    """The optimizer of an installed framework that has the name of ours; one of ours for a framework's."""
+def namesake(name: str, settings: Mapping[str, Value]) -> str:
+    """The optimizer of an installed framework that has the name of ours; one of ours for a framework's.
+
+    Empty if it has no argument for one of the settings: PyTorch's SGD with a momentum is compared with ``momentum``.
+    """
     if name in NATIVE:
         ours = name.rpartition(".")[2].lower()
-        return ours if ours in RULES else ""
-    alike = (each for each in NATIVE if each.rpartition(".")[2].lower() == name.lower())
-    known = plugins.names("framework")
-    return next((each for each in alike if NATIVE[each] in known and not load_framework(NATIVE[each]).lacks()), "")
+        alike = [each for each in (ours, "momentum" if ours == "sgd" else "") if each in RULES]
+    else:
+        known = plugins.names("framework")
+        alike = [each for each in NATIVE if each.rpartition(".")[2].lower() == name.lower()]
+        alike = [each for each in alike if NATIVE[each] in known and not load_framework(NATIVE[each]).lacks()]
+    subject = named_optimizer(name, settings)
+    pairs = ((each, reference_of(subject, each)) for each in alike)
+    return next((each for each, made in pairs if made is not None and not made.missing), "")
 
 
 def recipes_file(
