@@ -131,10 +131,10 @@ def test_another_learning_rate_leaves_the_trajectory():
 
 
 @pytest.mark.parametrize("framework", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("recipe", ["ppo", "a2c"])
-def test_cartpole_follows_numpys_losses(framework, recipe):
+@pytest.mark.parametrize(("task", "recipe"), [("cartpole", "ppo"), ("cartpole", "a2c"), ("acrobot", "a2c")])
+def test_an_environments_task_follows_numpys_losses(framework, task, recipe):
     """As long as no action's chance is so near to its draw that rounding decides: what follows is another story."""
     pytest.importorskip(framework, reason=f"{framework} is not installed")
-    if lacking := datasets.cartpole.lacks():
+    if lacking := getattr(datasets, task).lacks():
         pytest.skip(lacking)
-    np.testing.assert_allclose(losses(framework, "cartpole", recipe), losses("numpy", "cartpole", recipe), rtol=1e-4)
+    np.testing.assert_allclose(losses(framework, task, recipe), losses("numpy", task, recipe), rtol=1e-4)

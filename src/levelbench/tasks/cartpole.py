@@ -44,7 +44,7 @@ def ppo(
 ) -> Recipe:
     """PPO with clipped ratios, several passes over each rollout; stops once the target is confirmed."""
     return Recipe(
-        network=_network(width).with_policy_loss(clip=clip, entropy_weight=entropy),
+        network=actor_critic(4, 2, width).with_policy_loss(clip=clip, entropy_weight=entropy),
         sampler=Shuffled(batch),
         optimizer=Clip(Adam(lr), norm=0.5),
         experience=Rollouts(environments, length, passes, trace=trace),
@@ -84,12 +84,12 @@ def a2c(
     return ppo(width, environments, length, 1, environments * length, lr, 0.2, entropy, trace, epochs)
 
 
-def _network(width: int) -> Network:
-    """Two networks of two layers: logits that are almost equal at first, and the value of a state."""
+def actor_critic(values: int, actions: int, width: int) -> Network:
+    """Two networks of two layers: logits that are almost equal at first, and the value of a state of these values."""
     graph = GraphBuilder("actor-critic")
-    state = graph.input("state", ("batch", 4))
-    for output, last, scale in (("logits", 2, 0.01), ("value", 1, 1.0)):
-        value, rows = state, 4
+    state = graph.input("state", ("batch", values))
+    for output, last, scale in (("logits", actions, 0.01), ("value", 1, 1.0)):
+        value, rows = state, values
         with graph.scope(output):
             for at, (size, gain) in enumerate(((width, 1.4), (width, 1.4), (last, scale))):
                 weight = graph.parameter(f"weight{at}", (size, rows), Draw("normal", gain / rows**0.5))
@@ -97,7 +97,7 @@ def _network(width: int) -> Network:
                 value, rows = graph.node("Gemm", value, weight, bias, transB=1), size
                 if at < 2:
                     value = graph.node("Tanh", value)
-        if last == 1:
+        if output == "value":
             value = graph.node("Reshape", value, graph.constant([-1]))
         graph.output(value, output)
     return graph.build()

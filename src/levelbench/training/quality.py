@@ -506,7 +506,11 @@ class MeanReturn(Quality):
     environment: Environment
     metric: ClassVar[str] = "mean_return"
     direction: ClassVar[Literal["higher", "lower"]] = "higher"
-    low: ClassVar[float] = 0.0
+
+    @property
+    def low(self) -> float:  # type: ignore[override]  # the environment's
+        """No episode has a lower return."""
+        return self.environment.lowest
 
     @property
     def high(self) -> float:  # type: ignore[override]  # the environment's

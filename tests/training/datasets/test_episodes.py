@@ -1,4 +1,4 @@
-"""CartPole: the library's physics, what simple policies get, and states that depend on the seed."""
+"""CartPole and Acrobot: the library's physics, what simple policies get, and states that depend on the seed."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import pytest
 from levelbench.errors import MissingError
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.timeline import Timeline
-from levelbench.tasks import cartpole
+from levelbench.tasks import acrobot, cartpole
 from levelbench.training import Trainer
 from levelbench.training.datasets import episodes
-from levelbench.training.datasets.episodes import CartPole, CartPoleStarts, play
+from levelbench.training.datasets.episodes import Acrobot, AcrobotStarts, CartPole, CartPoleStarts, play
 from levelbench.training.stopping import Evaluate, Stopping
 
 STATES = 1000
@@ -103,3 +103,49 @@ def test_ppo_learns_in_four_rollouts(gymnasium):
     evaluations = Trainer(*about, seed=0, timeline=Timeline()).run().evaluations
     assert evaluations[-1].samples == 4 * 16 * 128
     assert evaluations[-1].quality["validation"] > 100
+
+
+def test_an_episode_of_acrobot_is_gymnasiums(gymnasium):
+    env, random, environment = gymnasium.make("Acrobot-v1"), np.random.default_rng(0), Acrobot()
+    for seed in range(3):
+        observed, _ = env.reset(seed=seed)
+        states, terminated, steps = np.array([observed], float), False, 0
+        while not terminated and steps < 300:
+            # Against the first link's speed most of the time: this reaches the bar in about 85 steps.
+            action = int(random.integers(3)) if random.random() < 0.3 else (0 if observed[4] > 0 else 2)
+            observed, reward, terminated, _, _ = env.step(action)
+            states, rewards, ended = environment.step(states, np.array([action]))
+            np.testing.assert_allclose(states[0], observed, atol=1e-4)
+            assert (rewards[0], ended[0]) == (reward, terminated)
+            steps += 1
+        assert terminated
+
+
+def test_limit_and_target_of_acrobot_are_gymnasiums(gymnasium):
+    spec = gymnasium.spec("Acrobot-v1")
+    assert (spec.max_episode_steps, spec.reward_threshold) == (Acrobot.limit, acrobot.task.quality.target)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (lambda states: np.full(len(states), 1), -500),
+        (lambda states: np.where(states[:, 4] > 0, 0, 2), -85),
+    ],
+    ids=["no torque", "against the first link's speed"],
+)
+def test_a_simple_policy_of_acrobot_gets_what_it_is_known_to_get(policy, expected):
+    assert mean_return(Acrobot(), policy) == pytest.approx(expected, abs=1)
+
+
+def test_states_in_which_acrobot_begins_are_those_of_two_angles_and_hang_nearly_down():
+    data = AcrobotStarts(training=16, held_out=8).load()
+    states = np.concatenate([data.train.inputs, data.held_out("validation", 0, 0).inputs])
+    assert len(np.unique(states, axis=0)) == 24
+    np.testing.assert_allclose(states[:, [0, 2]] ** 2 + states[:, [1, 3]] ** 2, 1, rtol=1e-6)
+    assert np.abs(states[:, [1, 3, 4, 5]]).max() <= 0.1
+
+
+def test_the_scale_of_returns_is_the_environments():
+    assert (acrobot.task.quality.low, acrobot.task.quality.high) == (-500, 0)
+    assert (cartpole.task.quality.low, cartpole.task.quality.high) == (0, 500)

@@ -140,6 +140,7 @@ TITLES = {
     # The display names of tasks; others keep their own.
     "autoencoder": "Autoencoder",
     "bert": "BERT",
+    "acrobot": "Acrobot",
     "cartpole": "CartPole",
     "charlm": "Character language model",
     "cifar10": "CIFAR-10",

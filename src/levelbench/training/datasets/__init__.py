@@ -32,6 +32,7 @@ _SOURCES = {
     "movielens": ("ratings", "MovieLens"),
     "voices": ("sounds", "Voices"),
     "cartpole": ("episodes", "CartPoleStarts"),
+    "acrobot": ("episodes", "AcrobotStarts"),
     "fashion-scenes": ("scenes", "Scenes"),
     "fashion-masks": ("scenes", "Masks"),
     "synthetic": ("generated", "Synthetic"),
