@@ -403,11 +403,11 @@ class _Process:
         footprint = Footprint(meter_of(opened, arm.device))
         with self._phase("prepare"):
             answerer = _answerer(opened, subject, specification, mode, self._clock)
-        if answerer.greedy is not None:
-            _check_causal(answerer)
         loaded = self._loaded(answerer, subject)
         with self._phase("first"):
             answerer.answer(loaded[: self._per_query()].tolist())
+        if answerer.greedy is not None:
+            _check_causal(answerer)
         self._begin("warm-up")
         said = _warm_up_queries(answerer, loaded, self._per_query())
         writer.add(self._facts(opened, mode, subject, answerer, len(loaded), said))
