@@ -501,11 +501,9 @@ def _answerer(
 def _check_causal(answerer: Answerer) -> None:
     """Raise ``UnsupportedError`` for a network whose score of the next token depends on the tokens after it."""
     assert answerer.greedy is not None
-    prompt, rows = (
-        answerer.greedy.prompt,
-        np.array(answerer.backend.host(answerer.feed.inputs(np.zeros(1, np.int64))[0])),
-    )
-    rows = np.repeat(rows[:, : prompt + answerer.greedy.tokens], answerer.batch, axis=0)
+    prompt, length = answerer.greedy.prompt, answerer.greedy.prompt + answerer.greedy.tokens
+    row = np.asarray(answerer.backend.host(answerer.feed.inputs(np.zeros(1, np.int64))[0]))
+    rows = np.repeat(row[:, :length], answerer.batch, axis=0)
     found = []
     for token in (0, 1):
         rows[:, prompt:] = token
