@@ -74,6 +74,15 @@ OPTIONS = {
         (("digits", "--labels", "l"), 2, "a task has its own data"),
         (("digits", "--data", "here"), 2, "the folder would be ignored"),
         (("digits", "--run", "latest", "--train-seed", "1"), 2, "the run itself says"),
+        (("gpt2-tiny", "--prompt", "4"), 2, "add --generate"),
+        (("gpt2-tiny", "--generate", "400"), 2, "a row has 128 tokens"),
+        (("lenet5", "--generate", "4"), 3, "give a language model"),
+        (("digits", "--generate", "4", "--scenario", "server", "--bound", "1s", "--find-peak"), 2, "give a rate"),
+        (
+            ("gpt2-tiny", "--generate", "4", "--scenario", "multi-stream", "--batch", "2"),
+            2,
+            "to be continued at once",
+        ),
         (("lenet5", "--recipe", "mlp"), 2, "trained elsewhere"),
         (("lenet5", "--data", "missing.npz"), 3, "no such file"),
         (("lenet5", "--labels", "l"), 2, "add --data"),
@@ -211,6 +220,25 @@ def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypa
     assert code == 0, out + err
     assert "every sample once" in out
     assert "Data: data.npz, 40 examples" in out
+
+
+def test_a_language_model_answers_with_tokens_whose_times_are_in_the_json(call, tmp_path, monkeypatch, in_this_process):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(
+        *("infer", "gpt2-tiny", "--size", "length=10", "--samples", "20", "--generate", "4", "--framework", "numpy"),
+        *("--scenario", "dawnbench", "-n", "1", "--store", "store", "--json"),
+    )
+    assert code == 0, out + err
+    found = json.loads(out)
+    assert found["generation"] == {"prompt": 6, "tokens": 4}
+    (result,) = found["results"]
+    first, each, whole = (
+        result[name]["p50"]["estimate"]["value"] for name in ("first_token_s", "per_token_s", "latency_s")
+    )
+    assert 0 < first < whole
+    assert 0 < each < whole
+    rates = [result[name]["values"]["0"] for name in ("tokens_per_s", "throughput_per_s")]
+    assert rates[0] == pytest.approx(4 * rates[1])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from levelbench.competition.rulesets import ruleset
 from levelbench.competition.scoring import score
 from levelbench.errors import IncomparableError, RecordError, UsageError
 from levelbench.records import Store
-from levelbench.records.inference import Audit, InferenceRecord
+from levelbench.records.inference import Audit, Generation, InferenceRecord
 
 
 @pytest.fixture
@@ -49,6 +49,12 @@ def test_a_check_finds_only_that_it_was_short_and_not_as_good(records, terms):
         *((("B201"), f"inference[{at}].duration_s") for at in range(3)),
         *((("B204"), f"inference[{at}].quality") for at in range(3)),
     ]
+
+
+def test_generated_tokens_are_refused_as_no_ruleset_ranks_them(tmp_path, terms):
+    record = write(tmp_path, specification(generation=Generation(4, 8)), n=800)
+    with pytest.raises(UsageError, match="does not rank"):
+        make_inference([record], terms)
 
 
 def test_some_of_several_processes_are_refused_without_a_reason(records, terms, tmp_path):

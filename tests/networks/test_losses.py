@@ -6,6 +6,7 @@ import pytest
 
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.networks import Draw, GraphBuilder, Network, zoo
+from levelbench.networks.losses import with_balance
 from levelbench.operators.frameworks import open_framework
 
 BACKEND = open_framework("numpy")
@@ -402,3 +403,75 @@ def test_an_impossible_policy_loss_is_refused(settings, error, says):
 def test_a_policy_loss_needs_a_value_of_one_number_a_row():
     with pytest.raises(DefinitionError, match=r"the value \(batch,\)"):
         identity(("batch", 7)).with_policy_loss()
+
+
+def _mixture(weight=0.5, **options):
+    sizes = {"vocabulary": 11, "width": 8, "inner": 6, "heads": 2, "groups": 1, "positions": 6}
+    plain = zoo.build("moe-tiny", **sizes | options).with_loss()
+    return plain, with_balance(plain, weight)
+
+
+@pytest.mark.parametrize("chosen", [1, 2, 3])
+def test_balance_adds_the_number_of_experts_times_the_sum_of_fractions_times_probabilities(chosen):
+    plain, balanced = _mixture(chosen=chosen, layers=2)
+    parameters = {
+        name: array + np.float32(0.3) * np.random.default_rng(0).standard_normal(array.shape, np.float32)
+        for name, array in plain.initialise(0).items()
+    }
+    given = plain.make_inputs(3, sizes={"length": 6})
+    watched = plain.with_outputs([f"block{at}.mlp.router.shares" for at in (0, 1)])
+    wanted = 0.0
+    for shares in open_framework("numpy").executor(watched, parameters).infer(*list(given.values())[:1]):
+        picks = np.argsort(-shares, axis=1)[:, :chosen]
+        fractions = np.bincount(picks.ravel(), minlength=4) / picks.size
+        wanted += 0.5 * 4 * (fractions * shares.mean(axis=0)).sum()
+    losses = [
+        float(open_framework("numpy").executor(each, parameters).infer_and_backprop(*given.values())[0])
+        for each in (plain, balanced)
+    ]
+    assert losses[1] - losses[0] == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_every_framework_finds_the_gradients_of_balanced_experts(framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    _, balanced = _mixture(layers=1)
+    values, given = balanced.initialise(0), balanced.make_inputs(3, sizes={"length": 6})
+    loss, wanted = open_framework("numpy").executor(balanced, values).infer_and_backprop(*given.values())
+    backend = open_framework(framework)
+    found, gradients = backend.executor(balanced, values).infer_and_backprop(*map(backend.array, given.values()))
+    assert float(backend.host(found)) == pytest.approx(float(loss), rel=1e-5)
+    assert np.any(wanted["block0.mlp.router.weight"])
+    for name, gradient in wanted.items():
+        np.testing.assert_allclose(backend.host(gradients[name]), gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_training_on_the_balance_evens_out_how_often_experts_are_chosen():
+    _, balanced = _mixture(weight=1.0, layers=1, chosen=1)
+    values, given = balanced.initialise(0), balanced.make_inputs(16, sizes={"length": 6})
+    router = "block0.mlp.router.weight"
+    values[router] = values[router] * np.float32(20)
+    watched = balanced.with_outputs(["block0.mlp.router.chosen"])
+
+    def most():
+        (picked,) = open_framework("numpy").executor(watched, values).infer(given["input_ids"])
+        return picked.mean(axis=0).max()
+
+    before = most()
+    for _ in range(100):
+        _, gradients = open_framework("numpy").executor(balanced, values).infer_and_backprop(*given.values())
+        values[router] = values[router] - np.float32(0.3) * gradients[router]
+    assert most() < before
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: with_balance(zoo.build("moe-tiny")), DefinitionError, "it has no loss"),
+        (lambda: with_balance(zoo.build("llama-tiny").with_loss()), DefinitionError, "no mixture of experts"),
+        (lambda: with_balance(zoo.build("moe-tiny").with_loss(), -1.0), UsageError, "weight=-1"),
+    ],
+)
+def test_an_impossible_balance_is_refused_with_the_reason(make, error, says):
+    with pytest.raises(error, match=says):
+        make()

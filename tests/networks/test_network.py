@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, UsageError
 from levelbench.networks import Builder, zoo
 
 
@@ -78,3 +78,9 @@ def test_any_operator_can_be_a_layer_with_its_own_weights():
     assert node.inputs == ("input", network.parameters[0].name)
     assert len({each.name for each in network.parameters}) == 3
     assert network.outputs[0].shape == ("batch", 2)
+
+
+def test_parameters_that_the_free_memory_cannot_hold_are_refused_before_they_are_drawn(monkeypatch):
+    monkeypatch.setattr("levelbench.networks.network.memory_left_bytes", lambda: 20 * 2**30)
+    with pytest.raises(UsageError, match=r"174 GiB, and 20\.0 GiB are free"):
+        zoo.build("mixtral-8x7b").initialise()

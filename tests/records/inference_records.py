@@ -60,6 +60,10 @@ def write(store: Path, spec, seed=0, *, slow=1.0, n=4000, events=None, end=True,
         writer.add(Measurement("peak_memory", "B", 2.0**21 * (1 + 0.01 * seed), "vmhwm-reset"))
         if events is None:
             writer.add_ns("latency", values)
+            if spec.generation is not None:
+                # The first token takes a tenth, and so does each of nine others.
+                writer.add_ns("first_token", values // 10)
+                writer.add_ns("per_token", values // 10)
             if spec.scenario.name == "server":
                 writer.add_ns("lateness", np.full(n, 50_000))
             found = {"valid": True, "latencies": n, "throughput_per_s": float(1e9 / values.mean()), **driven}

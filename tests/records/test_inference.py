@@ -13,7 +13,7 @@ from tests.records.stores import edit
 
 from levelbench.errors import RecordError
 from levelbench.records import key_of
-from levelbench.records.inference import Audit, Driven, InferenceOutcome, InferenceRecord
+from levelbench.records.inference import Audit, Driven, Generation, InferenceOutcome, InferenceRecord
 from levelbench.records.inference_summary import Demand, Price, loadgen_estimate, score, summarise_inference
 
 OTHER = replace(DATA, checksums={"images": "d" * 64})
@@ -48,6 +48,29 @@ def test_latencies_that_are_not_whole_nanoseconds_are_refused(tmp_path):
 )
 def test_whatever_changes_the_figures_changes_the_key(change):
     assert key_of(replace(specification(), **change)) != key_of(specification())
+
+
+def test_a_generation_changes_the_key_and_none_leaves_those_of_earlier_records():
+    assert key_of(replace(specification(), generation=Generation(4, 8))) != key_of(specification())
+    known = "0513a20ed688587c014737c5a6b5bc2209a3b5dfb8249c0434167f5ea5bdbf93"
+    assert key_of(specification()) == known
+
+
+def test_a_generation_has_tokens_a_second_and_quantiles_of_both_times_over_processes(tmp_path):
+    spec = specification(generation=Generation(4, 10))
+    records = [write(tmp_path, spec, seed, throughput_per_s=100.0 + seed) for seed in range(5)]
+    (entry,) = summarise_inference([records]).entries
+    assert entry.token_rate.values == {seed: 10 * (100.0 + seed) for seed in range(5)}
+    for figures in (entry.first_token, entry.per_token):
+        assert [q for q, _ in figures] == [q for q, _ in entry.quantiles]
+        for (_, mine), (_, whole) in zip(figures, entry.quantiles, strict=True):
+            assert mine.estimate.value == pytest.approx(whole.estimate.value / 10, rel=1e-3)
+            assert mine.estimate.interval.low < mine.estimate.value < mine.estimate.interval.high
+
+
+def test_what_generates_nothing_has_no_figures_of_tokens(tmp_path):
+    entry = summary(tmp_path).entries[0]
+    assert (entry.first_token, entry.per_token, entry.token_rate) == ((), (), None)
 
 
 def test_thinned_latencies_are_repeated_to_stand_for_all(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace as other
 from tests.records.inference_records import DATA, OFFLINE, SERVER, SINGLE, specification, write
 
-from levelbench.records.inference import Audit, InferenceOutcome
+from levelbench.records.inference import Audit, Generation, InferenceOutcome
 from levelbench.records.inference_summary import Price, summarise_inference
 from levelbench.report import inference as inference_figure
 from levelbench.report.inference import inference_lines, inference_table, write_inference
@@ -47,6 +47,19 @@ def test_offline_has_a_throughput_and_no_latency_of_a_query(arms):
     assert "samples_per_s" in keys
     assert not {"p50_s", "mean_s", "estimate_s"} & set(keys)
     assert "256 per batch" in to_text(table, 200)
+
+
+def test_a_generation_shows_its_first_token_the_others_and_tokens_a_second_and_says_how_it_is_made(tmp_path):
+    found = {}
+    for scenario in (SINGLE, OFFLINE):
+        spec = specification("numpy", scenario, generation=Generation(6, 10))
+        found[scenario.name] = inference_table(summarise_inference([[write(tmp_path, spec, throughput_per_s=3.0)]]))
+    keys = {name: {column.key for column in table.columns} for name, table in found.items()}
+    first = {"first_token_p50_s", "first_token_p90_s"}
+    assert first | {"per_token_p50_s", "per_token_p90_s", "tokens_per_s"} <= keys["single-stream"]
+    assert keys["offline"] & (first | {"per_token_p50_s"}) == {"per_token_p50_s"}
+    text = to_text(found["single-stream"], 200)
+    assert "10 tokens, each the likeliest after a prompt of 6, without a cache: each token costs a pass over 16" in text
 
 
 def test_one_arm_alone_has_no_verdict_and_one_process_says_so(arms):

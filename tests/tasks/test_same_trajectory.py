@@ -97,7 +97,7 @@ def test_segmentation_follows_numpys_losses(framework):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-@pytest.mark.parametrize("recipe", ["gpt", "llama"])
+@pytest.mark.parametrize("recipe", ["gpt", "llama", "moe"])
 def test_code_lm_follows_numpys_losses(framework, recipe):
     pytest.importorskip(framework, reason=f"{framework} is not installed")
     ours = losses("numpy", "code-lm", recipe, steps=10)

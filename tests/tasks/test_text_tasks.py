@@ -116,6 +116,7 @@ SMALL = {
     ("charlm", "gpt"): {"width": 32, "heads": 2},
     ("code-lm", "gpt"): {"width": 32, "heads": 2},
     ("code-lm", "llama"): {"width": 32, "inner": 64},
+    ("code-lm", "moe"): {"width": 32, "inner": 32},
     ("spam", "bag"): {},
     ("spam", "onecycle"): {},
     ("squad", "bidaf"): {"hidden": 8, "dropout": 0.0},

@@ -54,6 +54,8 @@ _LARGEST = 2**32 - 1
     help="Minimum number of queries (offline: samples).  [default: as early stopping needs; the set]",
 )
 @click.option("--samples", type=click.IntRange(min=1), help="Number of examples to draw queries from.  [default: all]")
+@click.option("--generate", type=click.IntRange(min=2), help="Answer with so many generated tokens.")
+@click.option("--prompt", type=click.IntRange(min=1), help="Tokens of a row that are given.  [default: the others]")
 @click.option(
     "--preprocessing",
     type=click.Choice(["in", "out"]),
@@ -113,6 +115,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
       levelbench infer digits --scenario server --qps 200 --bound 15ms --audit
       levelbench infer digits --scenario offline --batch 256 --framework torch,onnxruntime
       levelbench infer model.onnx --data examples.npz --price-per-hour 3.06
+      levelbench infer code-lm --recipe llama --generate 32
 
     If the store has no trained network, the recipe is trained once and the network is kept. Exits with 1 if a rule of
     the scenario, the quality or an audit fails, with 4 if an audit is inconclusive. The same command resumes: finished
@@ -184,7 +187,12 @@ def _check(given: dict[str, Any]) -> None:
         )
     if given["price_source"] is not None and price is None:
         raise UsageError("--price-source", "no price is given", "add --price-per-hour")
-    scenario_settings(given)
+    scenario = scenario_settings(given)
+    if given["prompt"] is not None and given["generate"] is None:
+        raise UsageError(f"--prompt {given['prompt']}", "no tokens are generated", "add --generate 32")
+    if given["generate"] is not None and scenario.find_peak:
+        found = "the times of tokens belong to one rate, and the search tries many"
+        raise UsageError("--generate with --find-peak", found, "give a rate: --qps 2")
     if given["plot"] is not None:
         check_ending(given["plot"])
         if find_spec("matplotlib") is None:
@@ -217,7 +225,25 @@ def _specifications(
     common = {"preprocessing": given["preprocessing"], "seed": given["seed"], "audit": given["audit"]}
     title = f"{model.task}[{model.recipe}]" if model.kind == "task" else model.name
     arms = frameworks_of(given["frameworks"], given["device"], given["threads"], default)
-    return [InferenceSpecification(title, model, data, scenario, arm, **common) for arm in arms], folder
+    made = [InferenceSpecification(title, model, data, scenario, arm, **common) for arm in arms]
+    return (made if given["generate"] is None else _generating(made, store, folder, given)), folder
+
+
+def _generating(
+    made: list[InferenceSpecification], store: Path, folder: Path | None, given: dict[str, Any]
+) -> list[InferenceSpecification]:
+    """The same with continuations as answers."""
+    from msgspec.structs import replace
+
+    from levelbench.experiments.inference.subject import generation_of, make_subject
+
+    scenario = made[0].scenario
+    if scenario.name == "multi-stream" and scenario.batch != scenario.samples_per_query:
+        asked = f"--generate with batches of {scenario.batch}"
+        found = f"a query has {scenario.samples_per_query} prompts, which are to be continued at once"
+        raise UsageError(asked, found, "leave --batch out, or give as many --samples-per-query")
+    wanted = generation_of(make_subject(made[0], store, folder), given["generate"], given["prompt"])
+    return [replace(each, generation=wanted) for each in made]
 
 
 def _refuse_training(given: dict[str, Any]) -> None:

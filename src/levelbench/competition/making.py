@@ -563,6 +563,9 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path
     if len({(each.header.key, machine_of(each.header.environment)) for each in records}) > 1:
         found = "they are of two specifications or machines"
         raise IncomparableError(f"an entry of {len(records)} records of inference", found, "make one entry for each")
+    if specification.generation is not None:
+        found = f"the answers of {specification.title} are generated tokens, which {rules.id} does not rank"
+        raise UsageError("an entry of inference", found, "measure without --generate")
     task = specification.model.task
     known = task_rules(rules, task) if task else None
     if known is None or known.inference is None:

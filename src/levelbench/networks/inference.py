@@ -8,13 +8,17 @@ a raw feed makes inputs from the rows of the data set, on the clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.measure.clocks import Clock
 from levelbench.networks.executor import Array, Backend, Executor
 
 Finish = Callable[[Array], Array]
@@ -119,12 +123,46 @@ def _rows(source: Source, indices: NDArray[np.int64]) -> NDArray[Any]:
 Outputs = tuple[NDArray[Any], ...]
 
 
+@dataclass(frozen=True)
+class Span:
+    """How long a continuation took: when it began, and from its first token to its last; of which samples."""
+
+    samples: tuple[int, ...]
+    began_ns: int
+    decode_ns: int
+
+
+class Greedy:
+    """Continues the first ``prompt`` tokens of a row by the likeliest one, ``tokens`` times.
+
+    The networks keep no keys and values between calls: each token costs a pass over the prompt and the room for all
+    tokens. That room has zeros at first, which a causal network does not see. ``spans`` has one span a pass.
+    """
+
+    def __init__(self, prompt: int, tokens: int, clock: Clock) -> None:
+        self.prompt, self.tokens, self.spans = prompt, tokens, deque[Span]()
+        self._clock = clock
+
+    def outputs(self, backend: Backend, executor: Executor, samples: Sequence[int], inputs: Array) -> Outputs:
+        """The new tokens, (samples, tokens), int64; ``samples`` are the numbers of the rows of the ``inputs``."""
+        began_ns, host, array = self._clock.now_ns(), backend.host, backend.array
+        rows = np.array(host(inputs))[:, : self.prompt + self.tokens]
+        rows[:, self.prompt :] = 0
+        first_ns = last_ns = began_ns
+        for at in range(self.prompt, self.prompt + self.tokens):
+            rows[:, at] = np.asarray(host(executor.infer(array(rows))[0]))[:, at - 1].argmax(axis=-1)
+            last_ns = self._clock.now_ns()
+            first_ns = last_ns if at == self.prompt else first_ns
+        self.spans.append(Span(tuple(samples), began_ns, last_ns - first_ns))
+        return (rows[:, self.prompt :],)
+
+
 class Answerer:
     """Answers queries on a backend with one executor per worker.
 
     ``batch`` is the largest number of samples that the network gets at once; with ``fixed`` it always gets that many,
     repeating the last, for networks and compilers that support only one shape. Concurrent calls wait for a free
-    executor.
+    executor. With ``greedy`` an answer is a continuation of the sample instead of the network's outputs.
     """
 
     def __init__(
@@ -136,14 +174,21 @@ class Answerer:
         workers: int = 1,
         *,
         fixed: bool = False,
+        greedy: Greedy | None = None,
     ) -> None:
-        self.backend, self.feed, self.batch = backend, feed, batch
+        self.backend, self.feed, self.batch, self.greedy = backend, feed, batch, greedy
         self._fixed = fixed
         self._free: SimpleQueue[Executor] = SimpleQueue()
         self._executors = [make_executor() for _ in range(workers)]
         for each in self._executors:
             self._free.put(each)
         self._kept: list[tuple[NDArray[np.int64], Outputs]] | None = None
+
+    def without_greedy(self) -> Answerer:
+        """The same executors, whose answers are the network's outputs."""
+        found = copy(self)
+        found.greedy = None
+        return found
 
     def load(self, indices: Sequence[int] | NDArray[np.int64]) -> None:
         """Prepare for queries about these samples, off the clock."""
@@ -180,6 +225,14 @@ class Answerer:
         parts = [outputs for _, outputs in self._answers(indices)]
         return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
+    def scores(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The network's first output for these rows, a full batch, of its single input."""
+        executor = self._free.get()
+        try:
+            return np.asarray(self.backend.host(executor.infer(self.backend.array(rows))[0]))
+        finally:
+            self._free.put(executor)
+
     def _answers(self, indices: Sequence[int] | NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Outputs]]:
         """The samples of each batch, and their outputs."""
         wanted = np.asarray(indices, np.int64)
@@ -195,6 +248,9 @@ class Answerer:
         count = len(chunk)
         if self._fixed and count < self.batch:
             chunk = np.concatenate([chunk, np.repeat(chunk[-1:], self.batch - count)])
-        host = self.backend.host
-        found = tuple(np.asarray(host(each)) for each in executor.infer(*self.feed.inputs(chunk)))
+        host, inputs = self.backend.host, self.feed.inputs(chunk)
+        if self.greedy is not None:
+            made = self.greedy.outputs(self.backend, executor, chunk[:count].tolist(), inputs[0])
+            return tuple(each[:count] for each in made)
+        found = tuple(np.asarray(host(each)) for each in executor.infer(*inputs))
         return tuple(each[:count] for each in found) if len(chunk) > count else found

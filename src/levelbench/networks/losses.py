@@ -153,6 +153,40 @@ def with_policy_loss(
     return graph.network(dtype)
 
 
+def with_balance(network: Network, weight: float = 0.01) -> Network:
+    """A network that has a loss, to which ``weight`` times how unevenly its mixtures use their experts is added.
+
+    For each mixture of experts (of :func:`levelbench.networks.zoo.language.llama`) that is the number of experts times
+    the sum over them of f P, where f is the expert's fraction of all choices in the batch and P the mean of the
+    router's probabilities for it: 1 if both are even, and at most the number of experts over that of the chosen ones
+    (Switch Transformer: Fedus et al. 2021, arXiv:2101.03961, equations 4 to 6, with its weight). Only P has gradients.
+    """
+    asked = f"balanced experts for {network.name}"
+    names = [name for node in network.model.graph.node for name in node.output if name.endswith(".router.shares")]
+    if not names or not network.loss:
+        found = "it has no loss" if names else "it has no mixture of experts"
+        raise DefinitionError(asked, found, "give moe-tiny of the zoo, or one like it, as network.with_loss() makes it")
+    if not weight >= 0:
+        raise UsageError(asked, f"weight={weight:g}", "give a weight of 0 or more")
+    model = network.copied()
+    model.graph.output.remove(next(each for each in model.graph.output if each.name == network.loss))
+    graph, terms = LossSplice(network.replace(model=model, loss="")), []
+    axes = graph.constant([0], "int64", "balance.axes")
+    for shares in names:
+        picked = shares.removesuffix("shares") + "chosen"
+        used, likely = (
+            graph.node("ReduceMean", [each, axes], f"balance.{name}", keepdims=0)
+            for name, each in (("used", picked), ("likely", shares))
+        )
+        both = graph.node("ReduceSum", [graph.node("Mul", [used, likely], "balance.both")], "balance.sum", keepdims=0)
+        # The mean of what is used is the number of the chosen over that of all experts.
+        even = graph.node("ReduceMean", [used], "balance.even", keepdims=0)
+        terms.append(graph.node("Div", [both, even], "balance.term"))
+    total = graph.node("Sum", terms, "balance.total")
+    graph.node("Add", [network.loss, graph.scaled(total, weight, "float32", "balance.weighted")], graph.loss)
+    return graph.network()
+
+
 class LossSplice:
     """A copy of a network's model, to which a loss is added under unused names."""
 

@@ -18,9 +18,18 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.networks.inspect import needed_nodes
-from levelbench.networks.values import Parameter, Value, default_parameters, make_inputs, value_info, value_of
+from levelbench.networks.values import (
+    Parameter,
+    Value,
+    default_parameters,
+    dtype_of,
+    make_inputs,
+    value_info,
+    value_of,
+)
 from levelbench.operators.node import OperatorNode
 
 
@@ -104,7 +113,14 @@ class Network:
         return sum(each.size for each in self.parameters if each.trainable)
 
     def initialise(self, seed: int = 0) -> dict[str, NDArray[Any]]:
-        """All parameters and buffers by name: the drawn ones from ``seed``, the others as stored."""
+        """All parameters and buffers by name: the drawn ones from ``seed``, the others as stored.
+
+        ``UsageError`` if the drawn ones take more than a GiB, and more than the free memory.
+        """
+        size = sum(each.size * dtype_of(each.dtype).itemsize for each in self.parameters if each.draw is not None)
+        if size > 2**30 and size > (left := memory_left_bytes() or size):
+            found = f"they take {size / 2**30:.0f} GiB, and {left / 2**30:.1f} GiB are free"
+            raise UsageError(f"the parameters of {self.name}", found, "take a smaller network, or one of fewer layers")
         wanted = {each.name for each in self.parameters if each.draw is None}
         stored = {each.name: each for each in self.model.graph.initializer if each.name in wanted}
         return {

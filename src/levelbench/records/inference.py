@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FOLDER", "MODELS", "MOST_LATENCIES", "PHASES", "Accuracy", "Audit", "Data", "Driven", "InferenceArm"]
+__all__ = ["FOLDER", "MODELS", "MOST_LATENCIES", "PHASES", "Accuracy", "Audit", "Data", "Driven", "Generation"]
+__all__ += ["InferenceArm"]
 __all__ += ["InferenceFacts", "InferenceHeader", "InferenceOutcome", "InferenceRecord", "InferenceSpecification"]
 __all__ += ["InferenceWriter", "Model", "PeakTrial", "ScenarioName", "ScenarioSettings", "other_seeds"]
 __all__ += ["runs_for_inference"]
@@ -130,6 +131,13 @@ class InferenceArm(Struct, frozen=True, forbid_unknown_fields=True):
         return self.framework + mode + device + threads
 
 
+class Generation(Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer is a continuation: the ``tokens`` likeliest ones, one by one, after the first ``prompt`` of a row."""
+
+    prompt: Annotated[int, msgspec.Meta(ge=1)]
+    tokens: Annotated[int, msgspec.Meta(ge=2)]
+
+
 class InferenceSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     """What one process measures; its key is the digest of this alone.
 
@@ -145,6 +153,7 @@ class InferenceSpecification(Struct, frozen=True, forbid_unknown_fields=True):
     preprocessing: Literal["in", "out"] = "out"
     seed: int = 0
     audit: bool = False
+    generation: Generation | None = None
 
 
 class InferenceHeader(ProcessHeader[InferenceSpecification], frozen=True, tag="inference"):
@@ -237,8 +246,9 @@ _FORMAT = ProcessFormat[InferenceHeader, InferenceEvent]("record of inference", 
 class InferenceRecord(ProcessRecord[InferenceHeader]):
     """The record of one process.
 
-    ``samples`` are in nanoseconds: ``latency``, one per query, and ``lateness`` of its issue if the scenario has a
-    schedule. ``measurements`` are named ``phase/open`` and so on (in s) and ``peak_memory`` (in B).
+    ``samples`` are in nanoseconds: ``latency``, one per query, ``lateness`` of its issue if the scenario has a
+    schedule, and of a generation ``first_token`` and ``per_token`` (after the first), one for each latency.
+    ``measurements`` are named ``phase/open`` and so on (in s) and ``peak_memory`` (in B).
     """
 
     form = _FORMAT

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,9 @@ class KeptQuality:
 class InferenceEntry:
     """One arm. Latencies are in seconds, rates in samples per second, ``cost`` in US dollars for a million answers.
 
+    Of a generation it also has quantiles of the time to the first token and of the time of each token after it, and
+    ``token_rate``, the tokens made a second.
+
     ``status`` is the worst over the processes; ``reason`` says why it is not ``measured``. ``valid`` says whether all
     processes kept the scenario's rules; ``reasons`` says which were broken, and what to do. ``verdict`` compares with
     the first arm.
@@ -109,6 +113,9 @@ class InferenceEntry:
     peaks: tuple[PeakTrial, ...]
     thinned: int = 1
     verdict: Verdict | None = None
+    first_token: tuple[tuple[float, Figure], ...] = ()
+    per_token: tuple[tuple[float, Figure], ...] = ()
+    token_rate: Figure | None = None
 
 
 @dataclass(frozen=True)
@@ -125,8 +132,10 @@ class InferenceSummary:
 
     @property
     def title(self) -> str:
-        """``digits[mlp], single-stream``."""
-        return f"{self.specification.title}, {self.specification.scenario.name}"
+        """``digits[mlp], single-stream``, or ``code-lm[gpt], single-stream, 32 tokens``."""
+        wanted = self.specification.generation
+        tokens = "" if wanted is None else f", {wanted.tokens} tokens"
+        return f"{self.specification.title}, {self.specification.scenario.name}{tokens}"
 
 
 def summarise_inference(
@@ -200,7 +209,22 @@ def _entry(place: Sequence[InferenceRecord], level: float, price: Price | None, 
         audits=_audits(records),
         peaks=tuple(trial for each in records for trial in each.peaks),
         thinned=max((each.thinned for each in driven.values()), default=1),
+        **_generated(records, rates, level),
     )
+
+
+def _generated(records: Sequence[InferenceRecord], rates: Mapping[int, float], level: float) -> dict[str, Any]:
+    """The figures that only a generation has."""
+    wanted = records[0].header.specification.generation
+    if wanted is None:
+        return {}
+    found: dict[str, Any] = {
+        "token_rate": rate({seed: each * wanted.tokens for seed, each in rates.items()}, "tokens/s", level=level)
+    }
+    for name in ("first_token", "per_token"):
+        values = {each.header.seed: each.seconds(name) for each in records if name in each.samples}
+        found[name] = tuple((q, latency_quantile(values, q, level)) for q in QUANTILES)
+    return found
 
 
 def _cost(throughput: Estimate | None, price: Price | None) -> Estimate | None:

@@ -406,7 +406,7 @@ Event = Evaluation | Samples | RankSamples | Measurement | End
 
 _ADDED = frozenset(
     {"budget_samples", "budget_j", "plateau", "distribution", "scored_by", "held_out"}
-    | {"own", "source", "label", "layout"}
+    | {"own", "source", "label", "layout", "generation"}
 )
 """Fields that were added later: left out of the key if ``None``, so that keys of earlier runs stay the same."""
 

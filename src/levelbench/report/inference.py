@@ -43,6 +43,12 @@ __all__ = ["inference_lines", "inference_row", "inference_rows_table", "inferenc
 __all__ += ["write_inference"]
 
 _LABELS = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9"}
+_TOKENS = tuple(
+    (f"{name}_{_LABELS[q]}_s", f"{title} {_LABELS[q]}", name, q)
+    for name, title in (("first_token", "first token"), ("per_token", "token"))
+    for q in (0.5, 0.9)
+)
+"""Of a generation: key and title of a column, and the figures of an entry that it shows."""
 
 
 def inference_table(summary: InferenceSummary) -> Table:
@@ -53,6 +59,8 @@ def inference_table(summary: InferenceSummary) -> Table:
     columns = (
         Column("framework", "framework"),
         *(Column(f"{name.replace('.', '_')}_s", name, ColumnKind.TIME_S) for name in _LABELS.values()),
+        *(Column(key, title, ColumnKind.TIME_S) for key, title, _, _ in _TOKENS),
+        Column("tokens_per_s", "tokens/s", ColumnKind.NUMBER),
         Column("mean_s", "mean", ColumnKind.TIME_S),
         Column("estimate_s", f"early stopping p{scenario.quantile * 100:g}", ColumnKind.TIME_S),
         Column("samples_per_s", "samples/s", ColumnKind.NUMBER),
@@ -73,13 +81,15 @@ def _row(entry: InferenceEntry, scenario: ScenarioSettings) -> tuple[Cell, ...]:
     title = Text(entry.arm.title)
     if entry.mean.estimate is None:
         reason = f"{entry.status}: {entry.reason or entry.mean.reason}"
-        return (title, Absent(reason), *[Absent()] * (len(_LABELS) + 6), Text("no"), Absent())
+        return (title, Absent(reason), *[Absent()] * (len(_LABELS) + len(_TOKENS) + 7), Text("no"), Absent())
     offline = scenario.name == "offline"
     quantiles = [Absent() if offline else _cell(each) for _, each in entry.quantiles]
     streams = scenario.name in ("single-stream", "multi-stream")
     return (
         title,
         *quantiles,
+        *(_token_cell(entry, name, q, offline) for _, _, name, q in _TOKENS),
+        Absent() if entry.token_rate is None else _cell(entry.token_rate),
         Absent() if offline else _cell(entry.mean),
         _cell(entry.estimate) if streams else Absent(),
         _cell(entry.throughput),
@@ -90,6 +100,12 @@ def _row(entry: InferenceEntry, scenario: ScenarioSettings) -> tuple[Cell, ...]:
         Text("yes" if entry.valid else "no"),
         Absent() if entry.verdict is None else Text(verdict_text(entry.verdict)),
     )
+
+
+def _token_cell(entry: InferenceEntry, name: str, q: float, offline: bool) -> Cell:
+    """Offline, the first token of an answer waits for all answers before it, which says nothing about the network."""
+    found = dict(getattr(entry, name))
+    return Absent() if q not in found or (offline and name == "first_token") else _cell(found[q])
 
 
 def _cell(figure: Figure) -> Cell:
@@ -145,6 +161,12 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
         if scenario.name == "offline"
         else f"p50 to p99.9: LoadGen's percentiles of the latency of a query; intervals at {summary.level:.0%} {over}.",
     ]
+    if (wanted := specification.generation) is not None:
+        notes.append(
+            f"an answer is {wanted.tokens} tokens, each the likeliest after a prompt of {wanted.prompt}, without a "
+            f"cache: each token costs a pass over {wanted.prompt + wanted.tokens}. first token: from the query; token: "
+            "each after the first, the mean of its answer."
+        )
     if scenario.name in ("single-stream", "multi-stream"):
         percentile = f"{scenario.quantile * 100:g}th percentile"
         largest = "" if counts[-1] == 1 else ", the largest of the processes'"

@@ -8,6 +8,7 @@ seeds of `llama`. docs/evidence/small-tasks.md has the table, the commands and t
 from __future__ import annotations
 
 from levelbench.networks import zoo
+from levelbench.networks.losses import with_balance
 from levelbench.training import Adam, Recipe, Shuffled, Task
 from levelbench.training.datasets.programs import ROW_LENGTH, TOKENS, PythonSources
 from levelbench.training.quality import BitsPerByte
@@ -61,4 +62,36 @@ def llama(
         inner=inner,
         positions=ROW_LENGTH,
     )
+    return Recipe(network=network, sampler=Shuffled(batch), optimizer=Adam(lr), epochs=epochs)
+
+
+@task.recipe
+def moe(
+    width: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    groups: int = 2,
+    inner: int = 86,
+    experts: int = 4,
+    chosen: int = 2,
+    balance: float = 0.01,
+    batch: int = 8,
+    lr: float = 0.0025,
+    epochs: int = 1,
+) -> Recipe:
+    """`llama` with four SwiGLUs of half the width in a layer, of which a token has two; the loss balances them."""
+    network = zoo.build(
+        "moe-tiny",
+        vocabulary=TOKENS,
+        width=width,
+        layers=layers,
+        heads=heads,
+        groups=groups,
+        inner=inner,
+        experts=experts,
+        chosen=chosen,
+        tied=True,
+        positions=ROW_LENGTH,
+    )
+    network = with_balance(network.with_loss(), balance)
     return Recipe(network=network, sampler=Shuffled(batch), optimizer=Adam(lr), epochs=epochs)

@@ -8,6 +8,7 @@ from levelbench.claims.lint import findings_of
 from levelbench.claims.reading import read, read_folder
 from levelbench.claims.reading.inference_records import read_inference_files
 from levelbench.errors import RecordError, UsageError
+from levelbench.records.inference import Generation
 
 
 def measured(folder, framework="numpy", n=3, **parts):
@@ -44,6 +45,14 @@ def test_another_scenario_is_another_claim(tmp_path):
     assert [each.title for each in read_inference_files(paths)] == [
         "digits[mlp]: the 90th percentile of latency of single-stream",
         "digits[mlp]: the time a sample, 1 / throughput of offline",
+    ]
+
+
+def test_generated_tokens_are_another_claim(tmp_path):
+    paths = [*measured(tmp_path), write(tmp_path, specification(generation=Generation(4, 8)), 7, n=200).path]
+    assert [each.title for each in read_inference_files(paths)] == [
+        "digits[mlp]: the 90th percentile of latency of single-stream",
+        "digits[mlp]: the 90th percentile of latency of single-stream, 8 tokens",
     ]
 
 

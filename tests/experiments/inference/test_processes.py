@@ -2,23 +2,39 @@
 
 from dataclasses import replace
 from time import sleep
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
-from levelbench.experiments.inference.measuring import _thinned, audit_cache, drive, make_inference_record, scenario_of
+from levelbench.experiments.inference.measuring import (
+    _thinned,
+    audit_cache,
+    decode_times,
+    drive,
+    make_inference_record,
+    scenario_of,
+)
 from levelbench.experiments.inference.processes import InferenceBenchmarks
-from levelbench.experiments.inference.subject import Examples, Subject, digest_of_data, make_subject, refuse_quality
+from levelbench.experiments.inference.subject import (
+    Examples,
+    Subject,
+    digest_of_data,
+    generation_of,
+    make_subject,
+    refuse_quality,
+)
 from levelbench.experiments.kernel import make_plan
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture
-from levelbench.networks import zoo
+from levelbench.networks import Draw, GraphBuilder, zoo
 from levelbench.networks.files import save
-from levelbench.networks.inference import Answerer, PreparedFeed
+from levelbench.networks.inference import Answerer, PreparedFeed, Span
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.inference import (
     Data,
+    Generation,
     InferenceArm,
     InferenceRecord,
     InferenceSpecification,
@@ -95,6 +111,82 @@ def test_each_scenario_leaves_every_latency_and_the_quality_of_its_answers(
     assert stages[1:5] == ["open", "build", "prepare", "first"]
     assert ("lateness" in record.samples) == (settings.name == "server")
     assert ("queueing" in record.facts.includes) == (settings.name == "server")
+
+
+@pytest.fixture
+def language(tmp_path):
+    network = zoo.build("gpt2-tiny", vocabulary=29, width=16, positions=12)
+    save(network.stored(network.initialise(0)), tmp_path / "language.onnx")
+    np.savez(tmp_path / "rows.npz", input_ids=np.random.default_rng(0).integers(29, size=(20, 12)))
+    return tmp_path / "language.onnx", tmp_path / "rows.npz"
+
+
+@pytest.mark.parametrize(
+    ("settings", "latencies"),
+    [
+        (scenario(queries=20), 20),
+        (scenario("multi-stream", samples_per_query=3, batch=3, queries=20), 20),
+        (scenario("offline", batch=8, queries=20), 24),
+        (scenario("dawnbench", queries=1), 20),
+        (scenario("server", qps=100.0, bound_s=60.0, workers=2, queries=20), 20),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_a_generation_has_the_time_of_its_first_token_and_of_those_after_it(language, tmp_path, settings, latencies):
+    spec = specification(*language, settings, generation=Generation(prompt=4, tokens=5))
+    record, _ = measured(spec, tmp_path / "store")
+    assert record.outcome.status == "measured", record.outcome.reason
+    first, each, whole = (record.seconds(name) for name in ("first_token", "per_token", "latency"))
+    assert [len(first), len(each), len(whole)] == [latencies] * 3
+    assert (first > 0).all()
+    assert (each > 0).all()
+    # Whole nanoseconds of four tokens.
+    np.testing.assert_allclose(first + 4 * each, whole, atol=4e-9)
+
+
+def test_times_of_tokens_of_two_workers_belong_to_the_queries_in_the_order_in_which_they_began():
+    spans = [Span((7,), 30, 300), Span((2,), 10, 100), Span((7,), 20, 200)]
+    result = SimpleNamespace(scenario="server", indices=np.array([[2], [7], [7]]))
+    assert decode_times(result, spans).tolist() == [100, 200, 300]
+
+
+def test_times_of_tokens_offline_are_those_of_the_calls_after_the_rate_was_measured():
+    spans = [Span((0, 1), 0, 9), Span((0, 1), 1, 5), Span((2,), 2, 6)]
+    assert decode_times(SimpleNamespace(scenario="offline", latencies_ns=np.arange(3)), spans).tolist() == [5, 5, 6]
+
+
+def test_a_network_that_sees_later_tokens_generates_nothing(tmp_path):
+    g = GraphBuilder("both-ways")
+    g.size("length", 6)
+    ids = g.input("ids", ("batch", "length"), "int64", high=5)
+    rows = g.node("Gather", g.parameter("table", (5, 5), Draw("normal", 1.0)), ids)
+    g.output(g.node("Add", rows, g.node("ReduceMean", rows, g.constant([1]), keepdims=1)), "scores")
+    network = g.build()
+    save(network.stored(network.initialise(0)), tmp_path / "both.onnx")
+    np.savez(tmp_path / "rows.npz", ids=np.ones((3, 6), np.int64))
+    wanted = Generation(prompt=2, tokens=3)
+    record, _ = measured(
+        specification(tmp_path / "both.onnx", tmp_path / "rows.npz", generation=wanted), tmp_path / "store"
+    )
+    assert record.outcome.status == "unsupported"
+    assert "depend on the tokens after it" in record.outcome.reason
+
+
+@pytest.mark.parametrize(("tokens", "prompt", "begin"), [(5, None, 7), (5, 3, 3), (11, None, 1)])
+def test_a_prompt_is_what_a_row_has_besides_the_tokens(language, tmp_path, tokens, prompt, begin):
+    subject = make_subject(specification(*language), tmp_path)
+    assert generation_of(subject, tokens, prompt) == Generation(begin, tokens)
+
+
+@pytest.mark.parametrize(("tokens", "prompt"), [(12, None), (5, 8)])
+def test_more_tokens_than_a_row_has_are_refused(language, tmp_path, tokens, prompt):
+    with pytest.raises(UsageError, match="a row has 12 tokens"):
+        generation_of(make_subject(specification(*language), tmp_path), tokens, prompt)
+
+
+def test_a_network_that_is_no_language_model_generates_nothing(model, examples, tmp_path):
+    with pytest.raises(UnsupportedError, match="it takes float32"):
+        generation_of(make_subject(specification(model, examples), tmp_path), 2, None)
 
 
 @pytest.mark.slow

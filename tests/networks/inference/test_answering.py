@@ -5,8 +5,9 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from levelbench.measure.clocks import FakeClock
 from levelbench.networks import zoo
-from levelbench.networks.inference import Answerer, PreparedFeed, RawFeed
+from levelbench.networks.inference import Answerer, Greedy, PreparedFeed, RawFeed
 from levelbench.operators.frameworks import open_framework
 
 ROWS = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32)
@@ -113,3 +114,37 @@ def test_prepared_samples_are_not_made_again(backend):
     feed.load(np.arange(5))
     feed.inputs(np.array([7]))
     assert calls == [10, 5, 1]
+
+
+def test_a_greedy_answer_is_the_likeliest_token_after_each_prefix(backend):
+    network = zoo.build("gpt2-tiny", vocabulary=29, width=16, positions=12)
+    rows = np.random.default_rng(0).integers(29, size=(5, 12))
+    parameters = network.initialise(0)
+    made = lambda: backend.executor(network, parameters, trains=False)  # noqa: E731
+    greedy = Greedy(prompt=4, tokens=3, clock=FakeClock())
+    asked = Answerer(backend, made, PreparedFeed(backend, [rows]), 2, fixed=True, greedy=greedy)
+    (found,) = asked.outputs([3, 0, 1])
+    for row, answer in zip(rows[[3, 0, 1]], found, strict=True):
+        prefix = row[:4].tolist()
+        for token in answer:
+            (scores,) = made().infer(np.array([prefix]))
+            assert token == scores[0, -1].argmax()
+            prefix.append(token)
+    assert [each.samples for each in greedy.spans] == [(3, 0), (1,)]
+    (plain,) = asked.without_greedy().outputs([3])
+    assert plain.shape == (1, 12, 29)
+
+
+def test_a_span_is_from_the_first_token_to_the_last(backend):
+    clock = FakeClock()
+
+    class Slow:
+        def infer(self, rows):
+            clock.advance(2_000_000_000 if not rows[0, 2] else 500_000_000)
+            return (np.eye(9)[[[1, 2, 3, 4, 5, 6]]],)
+
+    feed = PreparedFeed(backend, [np.array([[7, 7, 7, 7, 7, 7]])])
+    greedy = Greedy(prompt=2, tokens=4, clock=clock)
+    Answerer(backend, Slow, feed, greedy=greedy).answer([0])
+    assert greedy.spans.pop().decode_ns == 1_500_000_000
+    assert clock.now_ns() == 3_500_000_000

@@ -19,5 +19,9 @@ def small_llama():
     return zoo.build("llama-tiny", vocabulary=29, width=16, inner=24, positions=12)
 
 
+def small_moe(**options):
+    return zoo.build("moe-tiny", **{"vocabulary": 29, "width": 16, "inner": 24, "positions": 12} | options)
+
+
 def small_transformer():
     return zoo.build("transformer-tiny", vocabulary=29, width=16, inner=24, positions=12)

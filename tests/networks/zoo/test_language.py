@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 from tests.networks.zoo.compared import shaken
-from tests.networks.zoo.languages import small_bert, small_gpt2, small_llama, small_lstm_lm, small_transformer
+from tests.networks.zoo.languages import (
+    small_bert,
+    small_gpt2,
+    small_llama,
+    small_lstm_lm,
+    small_moe,
+    small_transformer,
+)
 
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import open_framework
@@ -81,6 +88,7 @@ def changed(ids, at, vocabulary):
         (small_lstm_lm(), 23),
         (small_gpt2(), 29),
         (small_llama(), 29),
+        (small_moe(), 29),
         (small_transformer(), 29),
         (zoo.build("seq2seq", layers=2, width=8, source_vocabulary=17, target_vocabulary=19), 19),
         (zoo.build("gnmt", width=8, vocabulary=17), 17),

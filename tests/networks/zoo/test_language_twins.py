@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 from tests.networks.zoo.compared import assert_close, shaken
-from tests.networks.zoo.languages import small_bert, small_gpt2, small_llama, small_lstm_lm, small_transformer
+from tests.networks.zoo.languages import (
+    small_bert,
+    small_gpt2,
+    small_llama,
+    small_lstm_lm,
+    small_moe,
+    small_transformer,
+)
 
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import open_framework
@@ -161,12 +168,36 @@ def test_gpt2_equals_a_twin_with_pytorchs_causal_attention():
     assert_twins(small_gpt2(), gpt2_twin, sizes={"length": 9})
 
 
-def llama_twin(p, inputs, width=16, heads=4, groups=2):
+def swiglu(p, prefix, y):
+    y = F.silu(linear(p, f"{prefix}.gate", y)) * linear(p, f"{prefix}.up", y)
+    return linear(p, f"{prefix}.output", y)
+
+
+def mixture_twin(chosen):
+    """Expert by expert, each computes only the tokens that have it, whose weights are a softmax over their experts."""
+
+    def mixed(p, prefix, y):
+        rows = y.flatten(0, 1)
+        scores = linear(p, f"{prefix}.router", rows)
+        best, places = scores.topk(chosen, dim=-1)
+        weights = best.softmax(-1) if chosen > 1 else scores.softmax(-1).gather(1, places)
+        made = torch.zeros_like(rows)
+        for expert in range(scores.shape[1]):
+            gate, up, output = (p[f"{prefix}.{each}.weight"][expert] for each in ("gate", "up", "output"))
+            at, rank = torch.where(places == expert)
+            found = (F.silu(rows[at] @ gate) * (rows[at] @ up)) @ output
+            made = made.index_add(0, at, found * weights[at, rank, None])
+        return made.view_as(y)
+
+    return mixed
+
+
+def llama_twin(p, inputs, width=16, heads=4, groups=2, base=10000.0, feed_forward=swiglu):
     """PyTorch's own RMSNorm and grouped attention; positions turn complex numbers, one for each pair of halves."""
     ids = inputs["input_ids"]
     batch, length = ids.shape
     each = width // heads
-    rates = torch.tensor([10000.0 ** (-2 * k / each) for k in range(each // 2)])
+    rates = torch.tensor([base ** (-2 * k / each) for k in range(each // 2)])
     turns = torch.polar(torch.ones(length, each // 2), torch.outer(torch.arange(length), rates))
 
     def by_head(name, y, count):
@@ -188,14 +219,20 @@ def llama_twin(p, inputs, width=16, heads=4, groups=2):
         value = by_head(f"{prefix}.attention.value", y, groups)
         y = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
         x = x + linear(p, f"{prefix}.attention.output", y.transpose(1, 2).reshape(batch, length, width))
-        y = norm(f"{prefix}.mlp.norm", x)
-        y = F.silu(linear(p, f"{prefix}.mlp.gate", y)) * linear(p, f"{prefix}.mlp.up", y)
-        x = x + linear(p, f"{prefix}.mlp.output", y)
-    return norm("norm", x) @ p["token.weight"].T
+        x = x + feed_forward(p, f"{prefix}.mlp", norm(f"{prefix}.mlp.norm", x))
+    return norm("norm", x) @ p["head.weight" if "head.weight" in p else "token.weight"].T
 
 
 def test_llama_equals_a_twin_with_pytorchs_norm_and_grouped_attention():
     assert_twins(small_llama(), llama_twin, sizes={"length": 9})
+
+
+@pytest.mark.parametrize("chosen", [1, 2, 3])
+def test_a_mixture_equals_a_twin_whose_experts_compute_only_their_own_tokens(chosen):
+    def twin(p, inputs):
+        return llama_twin(p, inputs, base=100.0, feed_forward=mixture_twin(chosen))
+
+    assert_twins(small_moe(chosen=chosen, base=100.0), twin, sizes={"length": 9})
 
 
 def transformer_twin(p, inputs, width=16, heads=2):

@@ -14,12 +14,14 @@ SMALL = {
     "bert-tiny": {"vocabulary": 31, "width": 16, "layers": 1},
     "gpt2-tiny": {"vocabulary": 29, "width": 16, "layers": 1},
     "llama-tiny": {"vocabulary": 29, "width": 16, "inner": 24, "layers": 1},
+    "moe-tiny": {"vocabulary": 29, "width": 16, "inner": 24, "layers": 1},
     "transformer-tiny": {"vocabulary": 29, "width": 16, "inner": 24, "layers": 1},
     "deepspeech2-tiny": {"hidden": 6, "channels": 2},
     "memnet": {"hops": 2},
     "dqn": {},
     "a3c": {},
     "autoencoder": {"widths": (12, 7, 3)},
+    "flux-tiny": {},
     "vae": {"pixels": 9, "hidden": 7, "latent": 3},
     "ncf": {"users": 11, "items": 13, "factors": 4, "layers": (16, 8, 4)},
     "rnnt-tiny": {"features": 7, "encoder": 6, "prediction": 5, "joint": 4, "classes": 9},
@@ -28,8 +30,17 @@ SMALL = {
     "wgan-generator": {"features": 2},
     "wgan-critic": {"features": 2},
 }
-SIZES = {"length": 7, "source": 6, "target": 5, "frames": 52, "steps": 11, "sentences": 9, "tokens": 3}
-TRAINED = ("bert-tiny", "deepspeech2-tiny", "gpt2-tiny", "llama-tiny", "lstm-lm-small", "memnet")
+SIZES = {"length": 7, "source": 6, "target": 5, "frames": 52, "steps": 11, "sentences": 9, "tokens": 3, "text": 5}
+TRAINED = (
+    "bert-tiny",
+    "deepspeech2-tiny",
+    "flux-tiny",
+    "gpt2-tiny",
+    "llama-tiny",
+    "lstm-lm-small",
+    "memnet",
+    "moe-tiny",
+)
 """Networks whose gradients are compared, and thereby their outputs."""
 
 

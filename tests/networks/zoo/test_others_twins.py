@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.networks.zoo.compared import assert_close, run, shaken
 
+from levelbench.errors import DefinitionError
 from levelbench.networks import zoo
 from levelbench.networks.zoo.agents import ncf
 from levelbench.operators.frameworks import open_framework
@@ -299,3 +300,75 @@ def test_the_critic_equals_its_twin():
         return (F.conv2d(x, p["score.weight"]),)
 
     assert_twins(zoo.build("wgan-critic", features=2), twin, batch=2)
+
+
+def flux_twin(p, *inputs, heads=2, axes=(4, 6, 6), side=4):
+    """PyTorch's own attention and norms; places are turned as complex numbers, the text's with the others."""
+    image, text, pooled, *times = inputs
+    count, length = side * side, text.shape[1]
+    places = torch.tensor([(0, 0, 0)] * length + [(0, *divmod(at, side)) for at in range(count)], dtype=torch.float32)
+    rates = [torch.tensor([10000.0 ** (-2 * k / each) for k in range(each // 2)]) for each in axes]
+    angles = torch.cat([torch.outer(places[:, axis], rate) for axis, rate in enumerate(rates)], dim=1)
+    turns = torch.polar(torch.ones_like(angles), angles)
+
+    def layer(name, x):
+        return x @ p[f"{name}.weight"] + p[f"{name}.bias"]
+
+    def perceptron(name, x):
+        return layer(f"{name}.output", F.silu(layer(f"{name}.input", x)))
+
+    def waves(time):
+        angles = 1000 * time[:, None] * torch.tensor([10000.0 ** (-k / 128) for k in range(128)])
+        return torch.cat([angles.cos(), angles.sin()], dim=1)
+
+    def norm(x, shift, scale):
+        return F.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale) + shift
+
+    def modulations(name, parts):
+        return layer(f"{name}.modulation", F.silu(state))[:, None].chunk(parts, dim=-1)
+
+    def by_head(name, x):
+        query, key, value = (each.unflatten(-1, (heads, -1)).transpose(1, 2) for each in x.chunk(3, dim=-1))
+        scales = (p[f"{name}.{each}.norm.scale"] for each in ("query", "key"))
+        return *(
+            F.rms_norm(each, each.shape[-1:], scale, 1e-6) for each, scale in zip((query, key), scales, strict=True)
+        ), value
+
+    def turned(x):
+        z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * turns
+        return torch.view_as_real(z).flatten(-2)
+
+    def attention(query, key, value):
+        return F.scaled_dot_product_attention(turned(query), turned(key), value).transpose(1, 2).flatten(2)
+
+    state = sum(perceptron(name, waves(each)) for name, each in zip(("time", "guidance"), times, strict=False))
+    state = state + perceptron("pooled", pooled)
+    x = {"text": layer("text", text), "image": layer("image", image)}
+    changes = {name: modulations(f"double0.{name}", 6) for name in x}
+    parts = [
+        by_head(f"double0.{name}", layer(f"double0.{name}.input", norm(each, *changes[name][:2])))
+        for name, each in x.items()
+    ]
+    mixed = attention(*(torch.cat(pair, dim=2) for pair in zip(*parts, strict=True)))
+    for name, found in zip(x, mixed.split([length, count], dim=1), strict=True):
+        change, prefix = changes[name], f"double0.{name}"
+        y = x[name] + change[2] * layer(f"{prefix}.output", found)
+        z = F.gelu(layer(f"{prefix}.mlp.input", norm(y, *change[3:5])), approximate="tanh")
+        x[name] = y + change[5] * layer(f"{prefix}.mlp.output", z)
+    y = torch.cat([x["text"], x["image"]], dim=1)
+    shift, scale, gate = modulations("single0", 3)
+    width = y.shape[-1]
+    projected, hidden = layer("single0.input", norm(y, shift, scale)).split([3 * width, 4 * width], dim=-1)
+    both = torch.cat([attention(*by_head("single0", projected)), F.gelu(hidden, approximate="tanh")], dim=-1)
+    y = y + gate * layer("single0.output", both)
+    return (layer("final.linear", norm(y[:, length:], *modulations("final", 2))),)
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_flux_equals_a_twin_with_pytorchs_attention(guided):
+    assert_twins(zoo.build("flux-tiny", guided=guided), flux_twin, sizes={"text": 5})
+
+
+def test_flux_with_axes_that_do_not_fill_a_head_is_refused():
+    with pytest.raises(DefinitionError, match="sum is the width of a head"):
+        zoo.build("flux-tiny", axes=[2, 6, 6])

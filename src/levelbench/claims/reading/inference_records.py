@@ -54,7 +54,10 @@ def read_inference_files(paths: Iterable[Path], problems: list[LevelbenchError] 
             continue
         specification = record.header.specification
         if record.status == "done" and score(record, specification.scenario) is not None:
-            asked = [specification.model, specification.data, specification.scenario, specification.preprocessing]
+            asked = [
+                *(specification.model, specification.data, specification.scenario),
+                *(specification.preprocessing, specification.generation),
+            ]
             arms = groups.setdefault(msgspec.json.encode(asked, order="sorted"), {})
             arms.setdefault(specification.arm.title, []).append(record)
     return [_claim(arms) for arms in groups.values()]
@@ -78,7 +81,8 @@ def _claim(arms: dict[str, list[InferenceRecord]]) -> Claim:
         )
         for side in sides[1:]
     ]
-    title = f"{first.title}: {scored_by(first.scenario)} of {first.scenario.name}"
+    tokens = "" if first.generation is None else f", {first.generation.tokens} tokens"
+    title = f"{first.title}: {scored_by(first.scenario)} of {first.scenario.name}{tokens}"
     return Claim(
         title=title, sides=sides, task=first.model.task or None, read_from="records", comparisons=comparisons,
         where=base.where,

@@ -12,6 +12,7 @@ out the samples of the warm-up; the others are compared with a timed run and com
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,7 +44,7 @@ from levelbench.measure.scenarios.driving import RateTrial, find_peak
 from levelbench.measure.statistics.early_stopping import nearest_rank
 from levelbench.networks.benchmark.measuring import Footprint, meter_of
 from levelbench.networks.executor import Backend, Executor
-from levelbench.networks.inference import Answerer
+from levelbench.networks.inference import Answerer, Greedy, Span
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.inference import (
     MOST_LATENCIES,
@@ -229,7 +230,13 @@ def drive(
     if settings.find_peak:
         result = _peak(settings, answerer, samples, seed, record, clock, say)
     else:
+        if answerer.greedy is not None:
+            answerer.greedy.spans.clear()
         result = run_scenario(scenario_of(settings), answerer, samples=samples, seed=seed, clock=clock)
+    if answerer.greedy is not None:
+        decoded = decode_times(result, list(answerer.greedy.spans))
+        record.add_ns("first_token", _thinned(result.latencies_ns - decoded)[0])
+        record.add_ns("per_token", _thinned(decoded // (answerer.greedy.tokens - 1))[0])
     latencies, thinned = _thinned(result.latencies_ns)
     record.add_ns("latency", latencies)
     if settings.name == "server":
@@ -249,6 +256,22 @@ def drive(
         )
     )
     return result
+
+
+def decode_times(result: ScenarioResult, spans: Sequence[Span]) -> NDArray[np.int64]:
+    """From the first token to the last in nanoseconds, one for each latency of the result.
+
+    Offline, latencies are by sample in order of the answers, and what the calls before the last ones measured was a
+    rate. Elsewhere a query is one call; the spans of the same sample began in the order of their queries, since a free
+    worker takes the query that waits longest.
+    """
+    if result.scenario == "offline":
+        each = np.repeat([span.decode_ns for span in spans], [len(span.samples) for span in spans])
+        return each[len(each) - len(result.latencies_ns) :]
+    waiting: dict[int, deque[int]] = {}
+    for span in sorted(spans, key=lambda span: span.began_ns):
+        waiting.setdefault(span.samples[0], deque()).append(span.decode_ns)
+    return np.array([waiting[int(first)].popleft() for first in result.indices[:, 0]], np.int64)
 
 
 def _peak(
@@ -379,10 +402,12 @@ class _Process:
             subject = make_subject(specification, self._store, self._folder)
         footprint = Footprint(meter_of(opened, arm.device))
         with self._phase("prepare"):
-            answerer = _answerer(opened, subject, specification, mode)
+            answerer = _answerer(opened, subject, specification, mode, self._clock)
         loaded = self._loaded(answerer, subject)
         with self._phase("first"):
             answerer.answer(loaded[: self._per_query()].tolist())
+        if answerer.greedy is not None:
+            _check_causal(answerer)
         self._begin("warm-up")
         said = _warm_up_queries(answerer, loaded, self._per_query())
         writer.add(self._facts(opened, mode, subject, answerer, len(loaded), said))
@@ -407,7 +432,7 @@ class _Process:
         """Run the scenario, and judge the quality of the answers."""
         scenario = self._spec.scenario
         results: list[ScenarioResult] = []
-        if scenario.name == "dawnbench" and subject.quality is not None:
+        if scenario.name == "dawnbench" and subject.quality is not None and answerer.greedy is None:
             answerer.keep_answers()
         self._begin("queries")
 
@@ -416,7 +441,7 @@ class _Process:
 
         self._writer.add(footprint.of(queries))
         self._begin("accuracy")
-        self._writer.add(subject.judge(answerer, answerer.kept_answers()))
+        self._writer.add(subject.judge(answerer.without_greedy(), answerer.kept_answers()))
         return results[0]
 
     def _per_query(self) -> int:
@@ -459,15 +484,34 @@ class _Process:
         self._writer.add(Measurement(f"phase/{name}", "s", seconds, "host clock"))
 
 
-def _answerer(backend: Backend, subject: Subject, specification: InferenceSpecification, mode: str) -> Answerer:
-    network, scenario = subject.network, specification.scenario
+def _answerer(
+    backend: Backend, subject: Subject, specification: InferenceSpecification, mode: str, clock: Clock
+) -> Answerer:
+    network, scenario, wanted = subject.network, specification.scenario, specification.generation
     parameters = network.initialise(0)
 
     def make() -> Executor:
         return backend.executor(network, parameters, mode=mode, trains=False)
 
     feed = subject.feed(backend, specification.arm.framework, specification.preprocessing)
-    return Answerer(backend, make, feed, scenario.batch, scenario.workers, fixed=True)
+    greedy = None if wanted is None else Greedy(wanted.prompt, wanted.tokens, clock)
+    return Answerer(backend, make, feed, scenario.batch, scenario.workers, fixed=True, greedy=greedy)
+
+
+def _check_causal(answerer: Answerer) -> None:
+    """Raise ``UnsupportedError`` for a network whose score of the next token depends on the tokens after it."""
+    assert answerer.greedy is not None
+    prompt, length = answerer.greedy.prompt, answerer.greedy.prompt + answerer.greedy.tokens
+    row = np.asarray(answerer.backend.host(answerer.feed.inputs(np.zeros(1, np.int64))[0]))
+    rows = np.repeat(row[:, :length], answerer.batch, axis=0)
+    found = []
+    for token in (0, 1):
+        rows[:, prompt:] = token
+        found.append(answerer.scores(rows)[:, prompt - 1])
+    if not _close(*found):
+        raise UnsupportedError(
+            "generating tokens", "scores of a token depend on the tokens after it", "give a causal language model"
+        )
 
 
 def _warmup_calls(per_query: int) -> int:
@@ -502,4 +546,5 @@ def _clock_words(specification: InferenceSpecification, subject: Subject) -> str
     if scenario.name != "offline" and scenario.samples_per_query % scenario.batch:
         query = f"{scenario.samples_per_query} sample{'s' * (scenario.samples_per_query > 1)}"
         filled = f"; the network takes {scenario.batch} samples at once, so a query of {query} is padded"
-    return f"from the query to the outputs on the host; {beforehand}{filled}"
+    until = "the outputs" if specification.generation is None else "the last token"
+    return f"from the query to {until} on the host; {beforehand}{filled}"

@@ -30,7 +30,7 @@ from levelbench.networks.inference import Answerer, Feed, PreparedFeed, RawFeed,
 from levelbench.networks.network import Network, read_inputs
 from levelbench.networks.values import Value
 from levelbench.operators.frameworks import load_framework, open_framework
-from levelbench.records.inference import Accuracy, Data, InferenceSpecification
+from levelbench.records.inference import Accuracy, Data, Generation, InferenceSpecification
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import normaliser
 from levelbench.training.quality import Bleu, MeanReturn
@@ -319,6 +319,32 @@ def make_subject(specification: InferenceSpecification, store: Path, folder: Pat
         split = Split.of(np.arange(found_examples.count), found_examples.labels)
         return Subject(network, found_examples, split, Top1(target=0.0))
     return _of_task(specification, network, folder)
+
+
+def generation_of(subject: Subject, tokens: int, prompt: int | None) -> Generation:
+    """``tokens`` new ones after the first ``prompt`` of a row: by default so many that both fill it.
+
+    Raises ``UnsupportedError`` for a network that is no language model, and ``UsageError`` for more than a row has.
+    """
+    network, asked = subject.network, f"generating tokens with {subject.network.name}"
+    taken = [each for each in network.inputs if each.name in read_inputs(network)]
+    shapes = [each.shape or () for each in (*taken, network.outputs[0])]
+    if [len(each) for each in shapes] != [2, 3] or taken[0].dtype != "int64":
+        given = ", ".join(f"{each.dtype} {each.shape}" for each in taken)
+        found = f"it takes {given} and gives {network.outputs[0].shape}"
+        do = "give a language model: whole numbers (batch, length) to scores (batch, length, tokens)"
+        raise UnsupportedError(asked, found, do)
+    if isinstance(shapes[0][1], int):
+        raise UnsupportedError(
+            asked, f"its rows have a fixed length of {shapes[0][1]}", "export it with an open length"
+        )
+    row = subject.examples.sources[0]
+    length = (row if isinstance(row, np.ndarray) else row.take(np.zeros(1, np.int64), None)).shape[1]
+    begin = length - tokens if prompt is None else prompt
+    if begin < 1 or begin + tokens > length:
+        wanted = f"--generate {tokens}" + ("" if prompt is None else f" --prompt {prompt}")
+        raise UsageError(wanted, f"a row has {length} tokens, prompt included", "give fewer")
+    return Generation(begin, tokens)
 
 
 def _of_task(specification: InferenceSpecification, network: Network, folder: Path | None) -> Subject:

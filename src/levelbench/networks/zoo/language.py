@@ -1,4 +1,4 @@
-"""Language models: the Transformer, BERT with heads for its tasks, GPT-2, LLaMA, an LSTM, and a bag of words."""
+"""Language models: the Transformer, BERT with heads for its tasks, GPT-2, LLaMA, Mixtral, an LSTM, a bag of words."""
 
 from __future__ import annotations
 
@@ -266,24 +266,32 @@ def llama(
     inner: int = 1536,
     vocabulary: int = 49152,
     positions: int = 2048,
+    base: float = 10000.0,
+    tied: bool = True,
+    experts: int = 0,
+    chosen: int = 2,
 ) -> Network:
     """Token ids (batch, length), length up to ``positions``, to logits (batch, length, vocabulary).
 
-    RMSNorm before each part, rotary positions (base 10,000, on halves of a head, as in transformers), SwiGLU, and keys
-    and values shared by ``heads / groups`` heads (Ainslie et al. 2023, arXiv:2305.13245). The embedding is also the
+    RMSNorm before each part, rotary positions (on halves of a head, as in transformers), SwiGLU, and keys and values
+    shared by ``heads / groups`` heads (Ainslie et al. 2023, arXiv:2305.13245). If ``tied``, the embedding is also the
     output layer; no layer has a bias. Weights are normal with 0.02; those that write to the residual stream are divided
-    by the square root of their number, as in GPT-2.
+    by the square root of their number, as in GPT-2. With ``experts`` each SwiGLU is a mixture of so many, of which a
+    token has ``chosen`` (Mixtral: Jiang et al. 2024, arXiv:2401.04088).
     """
     if heads % groups or width % heads or width // heads % 2:
         found = f"width {width}, {heads} heads and {groups} groups"
         raise DefinitionError(f"the network {name}", found, "give equal groups of heads, each of an even width")
+    if experts and not 1 <= chosen <= experts:
+        found = f"{chosen} of {experts} experts"
+        raise DefinitionError(f"the network {name}", found, "choose at least 1 and at most all")
     g = GraphBuilder(name)
     g.size("length", min(128, positions))
     ids = g.input("input_ids", ("batch", "length"), "int64", high=vocabulary)
     table, x = embedding(g, "token", ids, vocabulary, width, _DRAW)
     x, length = rows(g, x, width), shape_of(g, ids, 1, 2)
     half = width // heads // 2
-    angles = np.arange(positions)[:, None] / 10000.0 ** (np.arange(half) / half)
+    angles = np.arange(positions)[:, None] / base ** (np.arange(half) / half)
     turns = [
         g.node("Slice", g.constant(each.astype(np.float32)), g.constant([0]), length, g.constant([0]))
         for each in (np.cos(angles), np.sin(angles))
@@ -293,9 +301,12 @@ def llama(
     for layer in range(layers):
         with g.scope(f"block{layer}"):
             x = g.node("Add", x, decoder.attention(decoder.norm("attention.norm", x), sizes, turns, mask))
-            x = g.node("Add", x, decoder.feed_forward(decoder.norm("mlp.norm", x), inner))
-    x = g.node("Gemm", decoder.norm("norm", x), table, transB=1)
-    g.output(sequences(g, x, sizes, vocabulary), "logits")
+            y = decoder.norm("mlp.norm", x)
+            y = decoder.mixture(y, inner, experts, chosen) if experts else decoder.feed_forward(y, inner)
+            x = g.node("Add", x, y)
+    x = decoder.norm("norm", x)
+    logits = g.node("Gemm", x, table, transB=1) if tied else linear(g, "head", x, width, vocabulary, _DRAW, None)
+    g.output(sequences(g, logits, sizes, vocabulary), "logits")
     return g.build()
 
 
@@ -338,6 +349,34 @@ class _Llama:
             gate, up = (self._linear(name, x, self._width, inner) for name in ("gate", "up"))
             y = g.node("Mul", g.node("Mul", gate, g.node("Sigmoid", gate)), up)
             return self._linear("output", y, inner, self._width, self._draw)
+
+    def mixture(self, x: str, inner: int, experts: int, chosen: int) -> str:
+        """The ``chosen`` likeliest of several SwiGLUs for each row, weighted by the router's shares among them.
+
+        Every expert computes every row, and the weights of those that are not chosen are 0. The outputs and gradients
+        are those of computing the chosen ones alone, which takes arrays whose sizes depend on their values. A single
+        chosen expert has its share among all as its weight, without which its router would have no gradient (Switch
+        Transformer: Fedus et al. 2021, arXiv:2101.03961).
+        """
+        g = self._g
+        with g.scope("mlp"):
+            # The values "shares" and "chosen" are what levelbench.networks.losses.with_balance is of.
+            shares = g.node("Softmax", self._linear("router", x, self._width, experts), axis=-1, name="router.shares")
+            _, places = g.node("TopK", shares, g.constant([chosen]), outputs=2, axis=-1)
+            hot = g.node("OneHot", places, g.constant(experts), g.constant([0.0, 1.0]), axis=-1)
+            picked = g.node("ReduceSum", hot, g.constant([1]), keepdims=0, name="router.chosen")
+            weights = g.node("Mul", shares, picked)
+            if chosen > 1:
+                weights = g.node("Div", weights, g.node("ReduceSum", weights, g.constant([-1]), keepdims=1))
+            # (experts, batch * length, inner), and then (experts, batch * length, width).
+            gate, up = (
+                g.node("MatMul", x, g.parameter(f"{each}.weight", (experts, self._width, inner), _DRAW))
+                for each in ("gate", "up")
+            )
+            y = g.node("Mul", g.node("Mul", gate, g.node("Sigmoid", gate)), up)
+            y = g.node("MatMul", y, g.parameter("output.weight", (experts, inner, self._width), self._draw))
+            weights = g.node("Unsqueeze", g.node("Transpose", weights, perm=[1, 0]), g.constant([2]))
+            return str(g.node("ReduceSum", g.node("Mul", y, weights), g.constant([0]), keepdims=0))
 
     def _linear(self, name: str, x: str, inputs: int, outputs: int, draw: Draw = _DRAW) -> str:
         return linear(self._g, name, x, inputs, outputs, draw, None)

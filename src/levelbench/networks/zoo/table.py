@@ -1,11 +1,16 @@
-"""The page of the zoo, ``docs/reference/zoo.md``: every entry, with our counts and the published ones.
+"""The pages of the zoo: every entry with our counts and the published ones, and the models of other suites.
 
-``python -m levelbench.networks.zoo.table`` prints the page, and a test compares it with the code.
+``python -m levelbench.networks.zoo.table`` prints ``docs/reference/zoo.md``, with the word ``coverage``
+``docs/reference/zoo-coverage.md``, and tests compare both with the code.
 """
 
 from __future__ import annotations
 
 import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
 
 from levelbench.networks.cost import network_cost
 from levelbench.networks.zoo.entry import Architecture, entry, names
@@ -72,7 +77,41 @@ def row(of: Architecture) -> tuple[str, ...]:
     )
 
 
-def _line(cells: tuple[str, ...] | list[str]) -> str:
+_COVERAGE = """\
+# Models of other suites in the zoo
+
+The models of Fathom, TBD, DeepBench and MLPerf, and the corresponding entries of the [zoo](zoo.md). *Type* means the
+same kind of network, but of a different size or generation. Missing models are listed too. This page is printed by
+`python -m levelbench.networks.zoo.table coverage > docs/reference/zoo-coverage.md`, and a test compares it with the
+code.
+"""
+
+
+def coverage() -> str:
+    """The page of other suites' models, as Markdown, from ``coverage.toml``."""
+    text = files(__package__).joinpath("coverage.toml").read_text(encoding="utf-8")
+    return "\n".join([_COVERAGE, *(_suite(each) for each in tomllib.loads(text)["suites"])])
+
+
+def _suite(suite: Mapping[str, Any]) -> str:
+    """A suite's section; of one with rounds also how many benchmarks of each round have an entry."""
+    rounds: Sequence[str] = suite.get("rounds", ())
+    columns = [suite["model"], *(["rounds"] if rounds else []), "entry", "how close"]
+    lines = [_line(columns), _line(["---"] * len(columns))]
+    found = {each: [0, 0] for each in rounds}
+    for name, entries, how, *span in suite["rows"]:
+        cells = [" to ".join(dict.fromkeys(span))] if rounds else []
+        lines.append(_line([name, *cells, ", ".join(f"`{each}`" for each in entries) or "missing", how]))
+        for each in rounds[rounds.index(span[0]) : rounds.index(span[1]) + 1] if rounds else ():
+            found[each][0] += bool(entries)
+            found[each][1] += 1
+    counts = ", ".join(f"{mine} of {all_} in v{each}" for each, (mine, all_) in found.items())
+    after = [f"Benchmarks with an entry: {counts}."] if rounds else []
+    parts = [f"## {suite['title']}", suite.get("text", ""), "\n".join(lines), *after, suite.get("after", "")]
+    return "\n\n".join(each for each in parts if each) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -84,4 +123,4 @@ def _operations(count: float, *, exact: bool = False) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(coverage() if sys.argv[1:] == ["coverage"] else page())
