@@ -124,6 +124,76 @@ def test_of_several_columns_of_times_the_one_to_a_target_is_taken(page):
     assert only(page(text)).sides[0].time_s == 50.0
 
 
+def test_of_a_mean_beside_its_extremes_the_mean_is_taken(page):
+    text = "| Command | Mean [s] | Min [s] | Max [s] | Relative |\n|:---|---:|---:|---:|---:|\n"
+    claim = only(page(f"{text}| `a` | 5.4 ± 0.1 | 5.2 | 5.8 | 1.00 |\n"))
+    assert (claim.sides[0].time_s, claim.sides[0].reported, claim.sides[0].interval) == (5.4, "mean", None)
+    assert claim.caveats == ['left out: "Min [s]", "Max [s]", as several columns have times']
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Δ accuracy (%)",
+        "accuracy drop (%)",
+        "accuracy loss",
+        "accuracy improvement (%)",
+        "relative accuracy",
+        "accuracy vs. baseline",
+        "accuracy_std",
+        "# of accuracy evaluations",
+        "epochs to 90 % accuracy",
+    ],
+)
+def test_a_difference_of_qualities_is_no_quality(page, head):
+    side = only(page(f"| model | {head} | time (s) |\n|---|---|---|\n| a | 0.4 | 3 |\n")).sides[0]
+    assert side.quality.value is None
+
+
+@pytest.mark.parametrize(
+    ("head", "value"),
+    [
+        ("accuracy (%)", 0.763),
+        ("test accuracy (%) after 90 epochs", 0.763),
+        ("% accuracy", 0.763),
+        ("accuracy (95 % CI)", 76.3),
+        ("accuracy after 10 % of the epochs", 76.3),
+    ],
+)
+def test_a_percent_sign_of_a_heading_is_the_unit_unless_a_number_has_it(page, head, value):
+    claim = only(page(f"| model | {head} |\n|---|---|\n| a | 76.3 |\n"))
+    assert claim.sides[0].quality.value == value
+
+
+def test_names_of_columns_with_their_unit_are_read_as_headings(page):
+    text = "name,wall_time_s,val_acc,n_runs,images_s\na,3.5,0.94,5,900\n"
+    side = only(page(text, "results.csv")).sides[0]
+    assert (side.time_s, side.quality.metric, side.quality.value, side.runs_made) == (3.5, "val_acc", 0.94, 5)
+
+
+@pytest.mark.parametrize("head", ["time_std_s", "latency (min)", "time (min/max)", "σ of the time (s)"])
+def test_a_spread_or_an_extreme_is_no_time(page, head):
+    assert only(page(f"| a | {head} | accuracy |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s is None
+
+
+@pytest.mark.parametrize("cell", ["–", "n/a", "same", "?"])
+def test_a_cell_that_names_nothing_is_no_hardware(page, cell):
+    text = f"| model | GPU | time (s) |\n|---|---|---|\n| a | {cell} | 3 |\n"
+    assert only(page(text)).sides[0].hardware == HardwareView()
+
+
+def test_a_row_that_sums_up_others_is_no_side(page):
+    claim = only(page("| model | time (s) |\n|---|---|\n| a | 1 |\n| **Total** | 1 |\n| Geomean | 1 |\n"))
+    assert [each.name for each in claim.sides] == ["a"]
+    assert claim.caveats == ["left out: line 4 sums up other rows", "left out: line 5 sums up other rows"]
+
+
+def test_a_table_in_a_comment_is_no_claim_and_moves_no_line(page):
+    table = "| a | time (s) |\n|---|---|\n| x | 1 |\n"
+    claim = only(page(f"<!--\n{table}-->\n\n{table}"))
+    assert claim.sides[0].where.endswith(":9")
+
+
 def test_a_figure_and_what_it_is_of_are_from_one_cell(page):
     text = "| system | top-1 | top-5 |\n|---|---|---|\n| a | 94.1 % | 99 % [98, 99.5] |\n"
     quality = only(page(text)).sides[0].quality
@@ -140,8 +210,8 @@ def test_the_smallest_and_largest_time_are_no_interval(page):
     assert only(page("| a | time [min, max] (s) |\n|---|---|\n| x | 3 [2, 4] |\n")).sides[0].interval is None
 
 
-@pytest.mark.parametrize("head", ["price ($/h)", "cost ($ per hour)", "price per hour ($)"])
-def test_a_price_of_an_hour_is_no_cost(page, head):
+@pytest.mark.parametrize("head", ["price ($/h)", "cost ($ per hour)", "price per hour ($)", "price ($)"])
+def test_a_price_is_no_cost(page, head):
     claim = only(page(f"| system | time (s) | {head} |\n|---|---|---|\n| a | 5 | 3.06 |\n"))
     assert claim.sides[0].cost_usd is None
 
@@ -226,7 +296,8 @@ def test_a_second_row_of_headings_of_html_is_no_side(page):
     <tr><td>a<script>x</script><td>3<td>5</table>"""
     (proposal,) = propose(page(text, "results.html"))
     assert [each["name"] for each in proposal.data["sides"]] == ["a"]
-    assert proposal.left_out == ('"Time mean (s)", "Time max (s)", as several columns have times',)
+    assert proposal.data["sides"][0]["time_s"] == 3.0
+    assert proposal.left_out == ('"Time max (s)", as several columns have times',)
 
 
 def test_a_comma_between_digits_is_not_read_where_semicolons_part_the_cells(page):

@@ -151,8 +151,13 @@ _WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small",
 """Tags that leave the words around them together; a footnote or a break in a cell does not."""
 
 
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
 def _markdown(text: str) -> Iterator[_Table]:
-    lines, said, fenced, at = text.splitlines(), "", False, 0
+    # Nobody sees what is in a comment; its line breaks stay, so that places are those of the page.
+    shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
+    lines, said, fenced, at = shown.splitlines(), "", False, 0
     while at < len(lines):
         line = lines[at]
         if line.lstrip().startswith(("```", "~~~")):
@@ -313,19 +318,35 @@ _VALUE = re.compile(
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
     rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
-_IN_HEADING = re.compile(rf"[(\[,/]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]?\s*$", re.IGNORECASE)
+_IN_HEADING = re.compile(
+    rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]|[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
+    r"(?<!\d)(?<!\d )(?P<sign>%)",
+    re.IGNORECASE,
+)
+"""A unit in brackets, or at the end (``time, s``, ``time_s``); a percent sign anywhere, except that of a number."""
 _RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
-_TIMES = re.compile(r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b", re.IGNORECASE)
+_TIMES = re.compile(
+    r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
+    r"^(?:mean|median|average|min|max)\s*[(\[]",
+    re.IGNORECASE,
+)
 _OTHER_TIMES = re.compile(
     r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|\blimit\b|"
+    r"\bstd\b|\bstd?dev|deviation|variance|σ|\bmin ?/ ?max\b|latency.*\(min\)|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b",
     re.IGNORECASE,
 )
-"""Headings of times that are no time from start to end: how much is saved, or the sum over many processors."""
+"""Headings of times that are none from start to end: how much is saved, a spread, or the sum over many processors."""
+_END = re.compile(
+    r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile", re.IGNORECASE
+)
+"""Headings of times that stand beside a mean or median, and are not meant instead of it."""
 _NO_INTERVAL = re.compile(
     r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation", re.IGNORECASE
 )
 _PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
+_PRICE = re.compile(r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b", re.IGNORECASE)
+"""What something may be bought for, and no run has cost."""
 _TIME_OF = (
     ("epoch", re.compile(r"epoch", re.IGNORECASE)),
     ("step", re.compile(r"\b(?:step|iteration|iter)\b", re.IGNORECASE)),
@@ -336,14 +357,28 @@ _QUALITY = re.compile(
     r"\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|error rate|loss)\b",
     re.IGNORECASE,
 )
+_OTHER_QUALITIES = re.compile(
+    r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|\bstd\b|\bstd?dev|deviation|"
+    r"variance|σ|\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
+    r"\bevaluations?\b|\b(?:acc|accuracy|f1|bleu|map|top[- ]?[15])[- ]loss\b|\bloss of\b|\blost\b|"
+    r"\b(?:epochs|steps|iterations) to\b",
+    re.IGNORECASE,
+)
+"""Headings of what is not the quality itself: a difference, a share of another one, a spread, a count."""
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
-_RUNS = re.compile(r"^(?:n|runs|seeds|trials|repeats|repetitions|number of (?:runs|seeds))$", re.IGNORECASE)
+_RUNS = re.compile(
+    r"^(?:n|(?:# |n |num |number of |no\. of )?(?:runs|seeds|trials|repeats|repetitions))$", re.IGNORECASE
+)
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
     (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
     (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
 )
+_NOTHING = re.compile(r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various)\W*)?", re.IGNORECASE)
+"""What a cell of words says that names nothing."""
+_SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
+"""The name of a row that sums up others."""
 _REPORTED = tuple(
     (re.compile(rf"(?<!to )(?<!to the )\b{words}\b", re.IGNORECASE), reported)
     for words, reported in (("median", "median"), ("(?:mean|average)", "mean"), ("(?:best|fastest)", "best"))
@@ -363,8 +398,7 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
         if named >= len(row) or not row[named].text:
             continue
         name, line = row[named].text, row[named].line
-        if name in known or len(row) > len(table.header):
-            why = "has more cells than the heading" if name not in known else "has the name of a row before it"
+        if why := _passed_over(name, name in known, len(row) > len(table.header)):
             left_out.append(f"line {line} {why}")
             continue
         known.add(name)
@@ -391,6 +425,15 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
     return ProposedClaim(data, {**quoted, **said}, file, tuple(left_out))
 
 
+def _passed_over(name: str, known: bool, longer: bool) -> str:
+    """Why a row is not read: what is said of a row that is left out; empty if it is read."""
+    if _SUMMED.fullmatch(name):
+        return "sums up other rows"
+    if known:
+        return "has the name of a row before it"
+    return "has more cells than the heading" if longer else ""
+
+
 def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
     turned = named < len(row) and _TIMES.search(row[named].text) is not None
@@ -406,7 +449,7 @@ def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[
 def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], list[str]]:
     """Columns of times, costs or ratios of which none is surely the claim's: each with its field, and why.
 
-    A time to a target is the one that is meant where it is the only one.
+    A time to a target is the one that is meant where it is the only one, else a mean or median beside extremes.
     """
     unclear: set[tuple[int, str]] = set()
     said = []
@@ -416,13 +459,20 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
             for at, fields in _stated(table, named, row):
                 if fields[0][0] == figure:
                     columns[at] = columns.get(at, False) or ("time_of", "target") in fields
-        to_target = [at for at, is_target in columns.items() if is_target]
+        meant = [at for at, is_target in columns.items() if is_target] or _central(table, list(columns))
         if len(columns) > 1:
-            apart = sorted(columns if len(to_target) != 1 else set(columns) - set(to_target))
+            apart = sorted(columns if len(meant) != 1 else set(columns) - set(meant))
             unclear |= {(at, figure) for at in apart}
             heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in apart)
             said.append(f"{heads}, as several columns have {what}")
     return unclear, said
+
+
+def _central(table: _Table, columns: list[int]) -> list[int]:
+    """The columns of a mean or median, if all others are extremes or parts of it."""
+    heads = {at: _words(table.header[at].text) for at in columns}
+    found = [at for at, head in heads.items() if any(word.search(head) for word, kind in _REPORTED if kind != "best")]
+    return found if all(_END.search(head) for at, head in heads.items() if at not in found) else []
 
 
 def _holds(side: Mapping[str, Any], name: str) -> bool:
@@ -466,34 +516,47 @@ def _comparisons(
 
 def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     """The fields of a side that a cell states below its heading."""
-    match = _VALUE.fullmatch(text)
+    match, written, head = _VALUE.fullmatch(text), head, _words(head)
     if match is None:
-        yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
+        if not _NOTHING.fullmatch(text):
+            yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
     if not math.isfinite(value) or (value < 0 and not _QUALITY.search(head)):
         return
-    inside = _IN_HEADING.search(head)
-    unit = own or (inside["unit"] if inside else "")
+    unit = own or _unit_of(written)
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
         yield "runs_made", int(value)
     elif unit in ("x", "×", "") and _RATIO.search(head):
         yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
-        if not _PER.search(head):
+        if not _PER.search(head) and not _PRICE.search(head):
             yield "cost_usd", value
+    elif _OTHER_QUALITIES.search(head) and _QUALITY.search(head):
+        return
     elif _QUALITY.search(head) and not _TIMES.search(head):
         scale = 0.01 if unit == "%" else 1.0
-        yield "quality.metric", head
+        yield "quality.metric", written
         yield "quality.value", _scaled(value, scale)
         low, high = _ends(head, match, scale)
         if low <= high:
             yield "quality.low", low
             yield "quality.high", high
-    elif _OTHER_TIMES.search(head) or _RATES.search(head):
+    elif _OTHER_TIMES.search(head) or _RATES.search(written):
         return
     elif (own in _UNITS or _TIMES.search(head)) and unit.lower() in _UNITS:
         yield from _time(head, match, value, _UNITS[unit.lower()])
+
+
+def _words(head: str) -> str:
+    """A heading such as ``wall_time_s`` in words."""
+    return head.replace("_", " ").strip()
+
+
+def _unit_of(head: str) -> str:
+    """The unit in a heading; none where it names several."""
+    units = {(match["unit"] or match["last"] or match["sign"]).lower() for match in _IN_HEADING.finditer(head)}
+    return units.pop() if len(units) == 1 else ""
 
 
 _NAMES = {"hardware": "hardware.description", "framework": "framework", "data": "data.name"}
