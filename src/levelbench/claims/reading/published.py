@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from levelbench.claims.reading import write_down
+from levelbench.claims.reading import NothingStatedError, write_down
 from levelbench.claims.view import Claim
 from levelbench.errors import UsageError
 
@@ -85,7 +85,7 @@ class ProposedClaim:
 
 
 def read_published(path: Path) -> list[Claim]:
-    """The claims in the tables of a page; ``UsageError`` if there is none with a time, cost, quality or ratio."""
+    """The claims in the tables of a page; ``NothingStatedError`` if no table states a figure."""
     found = []
     for each in propose(path):
         data = _placed(each)
@@ -118,7 +118,7 @@ def propose(path: Path) -> list[ProposedClaim]:
         seen = (
             "no table of it states a time with its unit, a cost, a quality or a ratio" if tables else "it has no table"
         )
-        raise UsageError(f"levelbench lint {path}", seen, write_down("" if tables else text))
+        raise NothingStatedError(f"levelbench lint {path}", seen, write_down("" if tables else text))
     return found
 
 
