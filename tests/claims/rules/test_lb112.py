@@ -110,3 +110,11 @@ def test_the_finding_names_the_entry_that_was_left_out():
 
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {**FASTER, **COSTS})) == []
+
+
+def test_a_batch_of_answers_is_asked_for_no_quality():
+    unsaid = {f"sides[{at}].quality.{name}": None for at in (0, 1) for name in ("value", "low", "high")}
+    unsaid |= {**RATE, "sides[0].workload.global_batch": 512, "sides[1].workload.global_batch": 64}
+    assert ("not-stated", QUALITY) in found(rule, changes(clean_claim(), {**unsaid, "title": "1.7 times the rate"}))
+    serving = {**unsaid, "title": "1.7 times the rate of prompt processing"}
+    assert ("not-stated", QUALITY) not in found(rule, changes(clean_claim(), serving))

@@ -24,8 +24,8 @@ from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
 
 _BOTH = "give time and quality of both sides, each with its interval"
 _ALIKE = "compare on one metric, split, target and clock"
-_SPEED = {"target", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
-_NEVER_ALONE = {"epoch", "step", "throughput", "latency", "operations", "cost"}
+_SPEED = {"target", "run", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
+_NEVER_ALONE = {"run", "epoch", "step", "throughput", "latency", "operations", "cost"}
 """Figures that need a quality next to them: a time to a target includes it, and a kernel has none."""
 
 _LOSSY = re.compile(
@@ -36,6 +36,8 @@ _LOSSY = re.compile(
     re.IGNORECASE,
 )
 """Words for ways to be faster that can cost quality."""
+_ANSWERS = re.compile(r"\binfer|\bserv(?:es|ing)\b|\bprompts?\b|\bgenerat|\bdecod|\blatency\b", re.IGNORECASE)
+"""Words for a trained network at work, whose answers are those of any batch."""
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
 
@@ -119,7 +121,9 @@ def _may_differ(pair: ComparedPair, claim: Claim) -> bool:
     ours, theirs = precision_of(new), precision_of(base)
     if (pair.comparison.of == "cost" and is_training(new)) or (ours and theirs and ours != theirs):
         return True
-    sizes = ("global_batch", "input_size", "flops_per_sample")
+    sizes = ["input_size", "flops_per_sample"]
+    if not _ANSWERS.search(claim.title):
+        sizes.append("global_batch")
     stated = ((getattr(new.workload, name), getattr(base.workload, name)) for name in sizes)
     if any(one and other and one != other for one, other in stated):
         return True
