@@ -194,6 +194,19 @@ def test_a_table_in_a_comment_is_no_claim_and_moves_no_line(page):
     assert claim.sides[0].where.endswith(":9")
 
 
+def test_an_underscore_within_a_word_is_no_emphasis(page):
+    claim = only(page("| _model_ | wall_time_s |\n|---|---|\n| __resnet_50__ | 5 |\n"))
+    assert (claim.sides[0].name, claim.sides[0].time_s) == ("resnet_50", 5.0)
+
+
+def test_of_qualities_on_training_and_other_data_the_other_is_taken(page):
+    claim = only(page("| a | train loss | val loss | train_acc |\n|---|---|---|---|\n| x | 0.1 | 0.5 | 1.0 |\n"))
+    assert (claim.sides[0].quality.metric, claim.sides[0].quality.value) == ("val loss", 0.5)
+    assert claim.caveats == ['left out: "train loss", "train_acc", as others are not of the training data']
+    claim = only(page("| a | train loss |\n|---|---|\n| x | 0.1 |\n"))
+    assert claim.sides[0].quality.value == 0.1
+
+
 def test_a_figure_and_what_it_is_of_are_from_one_cell(page):
     text = "| system | top-1 | top-5 |\n|---|---|---|\n| a | 94.1 % | 99 % [98, 99.5] |\n"
     quality = only(page(text)).sides[0].quality

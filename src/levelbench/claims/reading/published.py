@@ -146,7 +146,11 @@ _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _TABLE = re.compile(r"\s*<table\b", re.IGNORECASE)
 """A table in HTML on a page in Markdown, where it begins a line."""
 _PIPE = re.compile(r"(?<!\\)\|")
-_MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>")
+_MARKS = re.compile(
+    r"!?\[([^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
+    r"</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>"
+)
+"""What is not shown; an underscore within a word is (``time_s``)."""
 _WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small", "span", "strong", "u"))
 """Tags that leave the words around them together; a footnote or a break in a cell does not."""
 
@@ -365,6 +369,7 @@ _OTHER_QUALITIES = re.compile(
     re.IGNORECASE,
 )
 """Headings of what is not the quality itself: a difference, a share of another one, a spread, a count."""
+_TRAINED = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _RUNS = re.compile(
@@ -465,6 +470,14 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
             unclear |= {(at, figure) for at in apart}
             heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in apart)
             said.append(f"{heads}, as several columns have {what}")
+    qualities = {
+        at for row in table.rows for at, fields in _stated(table, named, row) if fields[0][0] == "quality.metric"
+    }
+    trained = sorted(at for at in qualities if _TRAINED.search(_words(table.header[at].text)))
+    if trained and len(trained) < len(qualities):
+        unclear |= {(at, "quality.metric") for at in trained}
+        heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in trained)
+        said.append(f"{heads}, as others are not of the training data")
     return unclear, said
 
 
