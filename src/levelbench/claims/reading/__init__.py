@@ -270,22 +270,15 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
 
 
 def _processes(text: str, store: Store, problems: list[LevelbenchError] | None) -> list[Claim]:
-    """What ``infer`` or ``time`` measured and ``text`` selects: of the latest or of an id, the whole measurement."""
-    from levelbench.records.commands import CommandRecord
+    """What ``infer`` or ``time`` measured and ``text`` selects."""
+    from levelbench.records.commands import CommandRecord, latest_measurement
     from levelbench.records.inference import InferenceRecord
     from levelbench.records.process_selection import named_processes
-    from levelbench.records.selection import parse_selector
 
-    if inferred := named_processes(InferenceRecord, store.path, [text]):
-        return _measured([each.path for each in inferred], problems)
-    timed = named_processes(CommandRecord, store.path, [text])
-    chosen = parse_selector(text) if timed else None
-    if chosen is None or not (chosen.latest or chosen.is_id):
-        return _measured([each.path for each in timed], problems)
-    programs = {(each.header.specification.title, each.header.specification.folder) for each in timed}
-    headers = CommandRecord.headers(store.path / CommandRecord.form.folder)
-    of = ((path, header.specification) for path, header in headers)
-    return _measured(sorted(path for path, each in of if (each.title, each.folder) in programs), problems)
+    found = [each.path for each in named_processes(InferenceRecord, store.path, [text])]
+    if not found and text == "latest":
+        found = [each.path for each in latest_measurement(store.path)]
+    return _measured(found or [each.path for each in named_processes(CommandRecord, store.path, [text])], problems)
 
 
 def _store_of(place: Path, store: Store | None) -> Store:
