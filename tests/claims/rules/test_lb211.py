@@ -44,6 +44,7 @@ INNOCENT = {
         f"{C}.of": "step",
         "title": "Without loss of accuracy",
     },
+    "only that nothing was found": {**NOTHING, f"{C}.ratio": None, "title": "We found no difference."},
     "free software": {**UNBOUNDED, "title": "Our code is free software"},
     "no loss, with intervals of both qualities": {
         **UNBOUNDED,
@@ -73,6 +74,9 @@ IN_RECORDS = "comparisons of records state the interval of each ratio"
         "The same accuracy, at half the memory",
         "Pruning is practically lossless",
         "The logger comes for free",
+        "Zero-cost logging",
+        "Accuracy is preserved.",
+        "No discernible difference",
     ],
 )
 def test_words_of_equality_are_understood(title):

@@ -12,12 +12,20 @@ from levelbench.claims.view import Claim, Side
 
 _LEVEL = 0.05
 _SAME = re.compile(
-    r"\b(?:no (?:significant |measurable |noticeable |real )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
+    r"\b(?:no (?:\w+ )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
     r"without (?:any )?(?:loss|overhead|slowdown|penalty)|negligible|on par|as (?:fast|good|accurate) as|the same|"
     r"equally|equal to|equivalent|identical|alike|comparable|matches|indistinguishable|cannot be told from|for free|"
-    r"same (?:accuracy|quality|performance|speed|loss|time)|lossless)\b",
+    r"same (?:accuracy|quality|performance|speed|loss|time)|lossless|unaffected|unchanged|(?:do|does) not suffer|"
+    r"(?:preserv|retain|maintain)(?:s|ed|es)?)\b",
     re.IGNORECASE,
 )
+_SAYS_ONLY_THAT = re.compile(
+    r"\b(?:found|find|saw|see|detected?)\b(?: \w+)? no\b|"
+    r"\bno (?:\w+ ){1,4}(?:was|were|is|are) (?:found|seen|detected)\b|"
+    r"\b(?:could|can) ?not (?:be )?(?:show|find|found|see|seen|detect)",
+    re.IGNORECASE,
+)
+"""What a test without a finding does show: that nothing was found."""
 _OF_SPEED = re.compile(r"overhead|slow|cost|penalty|free|fast", re.IGNORECASE)
 _ROOM = 0.9
 """The ratio below which an interval does not show that nothing is lost, however little may matter."""
@@ -26,14 +34,15 @@ _MORE = "say that no difference was found, or make more runs: levelbench compare
 
 _NONE = re.compile(
     r"\b(?:(?:no|without)(?: an?)?(?: any)?(?: statistically)?"
-    r"(?: (?:significant|measurable|noticeable|appreciable|real|visible))?"
+    r"(?: (?:significant|measurable|noticeable|appreciable|real|visible|discernible|detectable|perceptible))?"
     r"(?: (?:accuracy|quality|performance|speed|runtime))? "
     r"(?:loss|overhead|slow-?down|penalty|degradation|drop|additional cost)"
     r"(?! (?:functions?|scal\w+|spikes?|terms?)\b)|"
+    r"(?:zero|no)[- ](?:cost|overhead) \w+ing|costs nothing|imperceptible (?:loss|overhead|slow-?down|drop)|"
     r"no (?:significant|measurable|noticeable) cost|equally (?:fast|good|accurate)|indistinguishable|"
     r"negligible (?:\w+ )?(?:loss|overhead|slow-?down|penalty|degradation|drop|costs?|effect|impact|difference)|"
     r"(?:is|are) negligible|leaves? (?:\w+ ){1,3}(?:unchanged|intact)|"
-    r"(?:is|are|runs?) for free|comes? (?:for )?free|(?:virtually|nearly|near|practically|almost)[- ]lossless|"
+    r"(?:is|are|runs?) for free|comes? for free|(?:virtually|nearly|near|practically|almost)[- ]lossless|"
     r"lossless (?:in practice|quanti[sz]\w+|pruning|speed-?up)|"
     r"cannot be told from|without (?:losing|hurting|harming|sacrificing)|"
     r"(?:does not|do not|doesn't|don't) (?:hurt|harm|degrade|sacrifice)|"
@@ -58,7 +67,8 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if impossible := _of_one_run(pair, p_value):
             yield impossible
         elif p_value >= _LEVEL and pair.comparison.interval is None:
-            yield from _nothing_found(pair, p_value, said[0] if said else "")
+            claims_it = said is not None and not _SAYS_ONLY_THAT.search(claim.title)
+            yield from _nothing_found(pair, p_value, said[0] if said and claims_it else "")
 
 
 def _bounded(pair: ComparedPair) -> bool:
