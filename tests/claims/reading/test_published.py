@@ -103,6 +103,15 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("time (s)", "<b>3.5</b>", 3.5),
         ("time saved (s)", "3.5", None),
         ("GPU time", "5 h", None),
+        ("training time", "0:10:28", 628.0),
+        ("training time", "1 h 23 min", 4980.0),
+        ("training time", "3m 20.5s", 200.5),
+        ("training time", "2 days", 172800.0),
+        ("training time", "10:28", None),
+        ("training time", "20 s 3 min", None),
+        ("training time", "1 m", None),
+        ("release time", "12:30:99", None),
+        ("time saved", "0:10:28", None),
         ("timeout", "60 s", None),
     ],
 )
@@ -192,6 +201,12 @@ def test_a_table_in_a_comment_is_no_claim_and_moves_no_line(page):
     table = "| a | time (s) |\n|---|---|\n| x | 1 |\n"
     claim = only(page(f"<!--\n{table}-->\n\n{table}"))
     assert claim.sides[0].where.endswith(":9")
+
+
+def test_a_table_in_a_quotation_or_a_list_is_read(page):
+    quoted = "> Quoted.\n>\n> | a | time (s) |\n> |---|---|\n> | x | 1 |\n"
+    claims = read_published(page(f"{quoted}\n- Listed.\n\n  | a | time (s) |\n  |---|---|\n  | x | 2 |\n"))
+    assert [(each.title, each.sides[0].time_s) for each in claims] == [("Quoted.", 1.0), ("Listed.", 2.0)]
 
 
 def test_an_underscore_within_a_word_is_no_emphasis(page):

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -155,13 +156,15 @@ _WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small",
 """Tags that leave the words around them together; a footnote or a break in a cell does not."""
 
 
+_QUOTED = re.compile(r"\s*(?:>\s?)+")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def _markdown(text: str) -> Iterator[_Table]:
     # Nobody sees what is in a comment; its line breaks stay, so that places are those of the page.
     shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
-    lines, said, fenced, at = shown.splitlines(), "", False, 0
+    lines = [_QUOTED.sub("", line, count=1) if line.lstrip().startswith(">") else line for line in shown.splitlines()]
+    said, fenced, at = "", False, 0
     while at < len(lines):
         line = lines[at]
         if line.lstrip().startswith(("```", "~~~")):
@@ -181,7 +184,7 @@ def _markdown(text: str) -> Iterator[_Table]:
             at = end + 1
             continue
         if not fenced:
-            said = _plain(line).lstrip("#> ").strip() or said
+            said = _plain(line).lstrip("# -+").strip() or said
         at += 1
 
 
@@ -314,6 +317,7 @@ _UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("day", "days"), 86400.0),
 }
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
 _NUMBER = r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
@@ -322,6 +326,10 @@ _VALUE = re.compile(
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
     rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
+_CLOCK = re.compile(r"(?P<h>\d+):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
+_PARTS = re.compile(rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
+_PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
+"""A time of several units: ``1 h 23 min``, ``3m 20s``; ``0:10:28`` is of hours, minutes and seconds."""
 _IN_HEADING = re.compile(
     rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]|[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
     r"(?<!\d)(?<!\d )(?P<sign>%)",
@@ -530,6 +538,10 @@ def _comparisons(
 def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     """The fields of a side that a cell states below its heading."""
     match, written, head = _VALUE.fullmatch(text), head, _words(head)
+    of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
+    if match is None and of_time and (several_s := _seconds_of(text)) is not None:
+        yield from _time(head, several_s, (math.nan, math.nan))
+        return
     if match is None:
         if not _NOTHING.fullmatch(text):
             yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
@@ -557,8 +569,9 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
             yield "quality.high", high
     elif _OTHER_TIMES.search(head) or _RATES.search(written):
         return
-    elif (own in _UNITS or _TIMES.search(head)) and unit.lower() in _UNITS:
-        yield from _time(head, match, value, _UNITS[unit.lower()])
+    elif (own in _UNITS or of_time) and unit.lower() in _UNITS:
+        unit_s = _UNITS[unit.lower()]
+        yield from _time(head, _scaled(value, unit_s), _ends(head, match, unit_s))
 
 
 def _words(head: str) -> str:
@@ -575,9 +588,23 @@ def _unit_of(head: str) -> str:
 _NAMES = {"hardware": "hardware.description", "framework": "framework", "data": "data.name"}
 
 
-def _time(head: str, match: re.Match[str], value: float, unit_s: float) -> Iterator[tuple[str, Any]]:
-    yield "time_s", _scaled(value, unit_s)
-    low, high = _ends(head, match, unit_s)
+def _seconds_of(text: str) -> float | None:
+    """A time of several units, each smaller than the one before; ``None`` for anything else."""
+    if clock := _CLOCK.fullmatch(text):
+        return 3600.0 * int(clock["h"]) + 60.0 * int(clock["min"]) + float(clock["s"])
+    if not _PARTS.fullmatch(text):
+        return None
+    parts = [
+        (float(each["value"]), 60.0 if each["unit"] == "m" else _UNITS[each["unit"]]) for each in _PART.finditer(text)
+    ]
+    sizes = [unit_s for _, unit_s in parts]
+    falling = all(before > after for before, after in pairwise(sizes))
+    return float(f"{sum(value * unit_s for value, unit_s in parts):.12g}") if falling else None
+
+
+def _time(head: str, value_s: float, ends_s: tuple[float, float]) -> Iterator[tuple[str, Any]]:
+    yield "time_s", value_s
+    low, high = ends_s
     if low <= high:
         yield "interval", [low, high]
     for kind, words in _TIME_OF:
