@@ -203,6 +203,31 @@ def test_a_table_in_a_comment_is_no_claim_and_moves_no_line(page):
     assert claim.sides[0].where.endswith(":9")
 
 
+def test_a_metric_and_its_value_in_each_row_are_read_for_each_dataset(page):
+    text = (
+        "method,dataset,task,metric_name,metric_value\nFoo,CIFAR-10,Classification,Percentage correct,99.1\n"
+        "Foo,CIFAR-10,Classification,Time (s),30\nBar,CIFAR-10,Classification,Percentage correct,98.1\n"
+        "Foo,COCO,Detection,mAP,0.41\n"
+    )
+    path = page(text, "export.csv")
+    first, second = read_published(path)
+    assert [(each.name, each.quality.value, each.time_s) for each in first.sides] == [
+        ("Foo", 0.991, 30.0),
+        ("Bar", 0.981, None),
+    ]
+    assert (first.title, second.title, second.sides[0].quality.value) == (
+        "Classification, CIFAR-10",
+        "Detection, COCO",
+        0.41,
+    )
+    assert 'time_s = 30.0  # line 3: "30"' in propose(path)[0].toml()
+
+
+def test_a_year_is_when_a_side_was_published(page):
+    claim = only(page("| model | accuracy | year |\n|---|---|---|\n| a | 91 % | 2022 |\n| b | 90 % | 22 |\n"))
+    assert [each.year for each in claim.sides] == [2022, None]
+
+
 def test_a_table_in_a_quotation_or_a_list_is_read(page):
     quoted = "> Quoted.\n>\n> | a | time (s) |\n> |---|---|\n> | x | 1 |\n"
     claims = read_published(page(f"{quoted}\n- Listed.\n\n  | a | time (s) |\n  |---|---|\n  | x | 2 |\n"))

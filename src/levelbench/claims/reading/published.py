@@ -140,7 +140,37 @@ def _csv(path: Path, text: str) -> Iterator[_Table]:
     reader = csv.reader(text.splitlines(), dialect)
     rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
     if rows:
-        yield _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";")
+        yield from _widened(_Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";"))
+
+
+def _widened(table: _Table) -> Iterator[_Table]:
+    """A table with a metric and its value in each row, as leaderboards export them: one for each dataset."""
+    heads = [_words(each.text).lower() for each in table.header]
+
+    def column(*names: str) -> int | None:
+        return next((heads.index(name) for name in names if name in heads), None)
+
+    metric, value = column("metric name", "metric"), column("metric value", "value")
+    name = column("model", "model name", "method", "system", "name")
+    if metric is None or value is None or name is None:
+        yield table
+        return
+    of = [at for at in (column("task", "task name"), column("dataset", "dataset name")) if at is not None]
+    wide: dict[str, dict[str, dict[str, QuotedCell]]] = {}
+    named: dict[tuple[str, str], QuotedCell] = {}
+    for row in table.rows:
+        if len(row) == len(heads):
+            title = ", ".join(row[at].text for at in of) or table.title
+            named.setdefault((title, row[name].text), row[name])
+            wide.setdefault(title, {}).setdefault(row[name].text, {}).setdefault(row[metric].text, row[value])
+    for title, models in wide.items():
+        metrics = dict.fromkeys(each for cells in models.values() for each in cells)
+        header = [QuotedCell("model", 1), *(QuotedCell(each, 1) for each in metrics)]
+        found = []
+        for model, cells in models.items():
+            first = named[title, model]
+            found.append([first, *(cells.get(each, QuotedCell("", first.line)) for each in metrics)])
+        yield _Table(title, header, found, table.commas_unclear)
 
 
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
@@ -332,7 +362,7 @@ _PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
 """A time of several units: ``1 h 23 min``, ``3m 20s``; ``0:10:28`` is of hours, minutes and seconds."""
 _IN_HEADING = re.compile(
     rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]|[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
-    r"(?<!\d)(?<!\d )(?P<sign>%)",
+    r"(?<!\d)(?<!\d )(?P<sign>%|\bpercentage\b)",
     re.IGNORECASE,
 )
 """A unit in brackets, or at the end (``time, s``, ``time_s``); a percent sign anywhere, except that of a number."""
@@ -366,7 +396,8 @@ _TIME_OF = (
     ("target", re.compile(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)", re.IGNORECASE)),
 )
 _QUALITY = re.compile(
-    r"\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|error rate|loss)\b",
+    r"percentage correct|\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|"
+    r"error rate|loss)\b",
     re.IGNORECASE,
 )
 _OTHER_QUALITIES = re.compile(
@@ -552,6 +583,8 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     unit = own or _unit_of(written)
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
         yield "runs_made", int(value)
+    elif head.lower() == "year" and re.fullmatch(r"(?:19|20)\d\d", text):
+        yield "year", int(text)
     elif unit in ("x", "×", "") and _RATIO.search(head):
         yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
@@ -581,7 +614,7 @@ def _words(head: str) -> str:
 
 def _unit_of(head: str) -> str:
     """The unit in a heading; none where it names several."""
-    units = {(match["unit"] or match["last"] or match["sign"]).lower() for match in _IN_HEADING.finditer(head)}
+    units = {(match["unit"] or match["last"] or "%").lower() for match in _IN_HEADING.finditer(head)}
     return units.pop() if len(units) == 1 else ""
 
 
