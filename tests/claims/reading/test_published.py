@@ -112,6 +112,8 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("training time", "1 m", None),
         ("release time", "12:30:99", None),
         ("time saved", "0:10:28", None),
+        ("shortest interval", "10 ms", None),
+        ("delay", "10 ms", None),
         ("timeout", "60 s", None),
     ],
 )
@@ -223,6 +225,24 @@ def test_a_metric_and_its_value_in_each_row_are_read_for_each_dataset(page):
     assert 'time_s = 30.0  # line 3: "30"' in propose(path)[0].toml()
 
 
+def test_a_sentence_that_mentions_a_quality_is_none(page):
+    text = "| trick | epochs |\n|---|---|\n| examples below the mean loss are left out from the second epoch on | 3 |\n"
+    with pytest.raises(UsageError, match="no table of it states a time"):
+        read_published(page(text))
+
+
+def test_a_column_of_ratios_and_intervals_has_no_names(page):
+    claim = only(
+        page("| batch | reached | time (s) |\n|---|---|---|\n| 16 | 5/5 [0.5, 1] | 3 |\n| 32 | 5/5 [0.5, 1] | 2 |\n")
+    )
+    assert [(each.name, each.time_s) for each in claim.sides] == [("16", 3.0), ("32", 2.0)]
+
+
+def test_a_heading_that_is_a_unit_is_one_of_several_times(page):
+    claim = only(page("| a | by hand, ms | ms | top-1 |\n|---|---|---|---|\n| x | 3 | 4 | 0.9 |\n"))
+    assert (claim.sides[0].time_s, only(page("| a | ms |\n|---|---|\n| x | 3 |\n")).sides[0].time_s) == (None, 0.003)
+
+
 def test_a_year_is_when_a_side_was_published(page):
     claim = only(page("| model | accuracy | year |\n|---|---|---|\n| a | 91 % | 2022 |\n| b | 90 % | 22 |\n"))
     assert [each.year for each in claim.sides] == [2022, None]
@@ -253,10 +273,14 @@ def test_a_figure_and_what_it_is_of_are_from_one_cell(page):
     assert (quality.metric, quality.value, quality.low) == ("top-1", 0.941, None)
 
 
-def test_a_table_whose_rows_are_figures_is_not_read_by_its_first_column_of_figures(page):
-    text = "| | PyTorch | JAX |\n|---|---|---|\n| training time | 3.2 s | 2.1 s |\n"
-    with pytest.raises(UsageError, match="no table of it states a time"):
-        read_published(page(text))
+def test_a_table_whose_rows_are_figures_is_read_by_columns(page):
+    text = "| | PyTorch | JAX |\n|---|---|---|\n| training time | 3.2 s | 2.1 s |\n| accuracy (%) | 94 | 93.5 |\n"
+    path = page(text)
+    assert [(each.name, each.time_s, each.quality.value) for each in only(path).sides] == [
+        ("PyTorch", 3.2, 0.94),
+        ("JAX", 2.1, 0.935),
+    ]
+    assert 'time_s = 2.1  # line 3: "2.1 s"' in propose(path)[0].toml()
 
 
 def test_the_smallest_and_largest_time_are_no_interval(page):

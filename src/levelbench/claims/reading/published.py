@@ -114,7 +114,8 @@ def propose(path: Path) -> list[ProposedClaim]:
         raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     tables = list(_tables(path, text))
-    found = [made for table in tables if (made := _proposal(table, str(path)))]
+    both = ((_proposal(table, str(path)), table) for table in tables)
+    found = [made for first, table in both if (made := first or _proposal(_turned(table), str(path)))]
     if not found:
         seen = (
             "no table of it states a time with its unit, a cost, a quality or a ratio" if tables else "it has no table"
@@ -141,6 +142,13 @@ def _csv(path: Path, text: str) -> Iterator[_Table]:
     rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
     if rows:
         yield from _widened(_Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";"))
+
+
+def _turned(table: _Table) -> _Table:
+    """The table with a row for each column: the systems side by side, and their figures below one another."""
+    rows = [table.header, *(row for row in table.rows if len(row) == len(table.header))]
+    header, *columns = [list(column) for column in zip(*rows, strict=True)]
+    return _Table(table.title, header, columns, table.commas_unclear)
 
 
 def _widened(table: _Table) -> Iterator[_Table]:
@@ -375,6 +383,7 @@ _TIMES = re.compile(
 _OTHER_TIMES = re.compile(
     r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|\blimit\b|"
     r"\bstd\b|\bstd?dev|deviation|variance|σ|\bmin ?/ ?max\b|latency.*\(min\)|"
+    r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b",
     re.IGNORECASE,
 )
@@ -400,6 +409,8 @@ _QUALITY = re.compile(
     r"error rate|loss)\b",
     re.IGNORECASE,
 )
+_LONGEST = 60
+"""Characters of the name of a quality; a longer one is a sentence that mentions it."""
 _OTHER_QUALITIES = re.compile(
     r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|\bstd\b|\bstd?dev|deviation|"
     r"variance|σ|\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
@@ -545,9 +556,14 @@ def _name_column(table: _Table) -> int:
     """The first column whose cells are mostly words."""
     for at in range(len(table.header)):
         cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
-        if cells and sum(_VALUE.fullmatch(each) is None for each in cells) * 2 > len(cells):
+        if cells and sum(map(_is_words, cells)) * 2 > len(cells):
             return at
     return 0
+
+
+def _is_words(text: str) -> bool:
+    figure = _VALUE.fullmatch(text) is not None or _seconds_of(text) is not None
+    return not figure and any(each.isalpha() for each in text)
 
 
 def _comparisons(
@@ -592,7 +608,7 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
             yield "cost_usd", value
     elif _OTHER_QUALITIES.search(head) and _QUALITY.search(head):
         return
-    elif _QUALITY.search(head) and not _TIMES.search(head):
+    elif _QUALITY.search(head) and not _TIMES.search(head) and len(head) <= _LONGEST:
         scale = 0.01 if unit == "%" else 1.0
         yield "quality.metric", written
         yield "quality.value", _scaled(value, scale)
@@ -613,7 +629,9 @@ def _words(head: str) -> str:
 
 
 def _unit_of(head: str) -> str:
-    """The unit in a heading; none where it names several."""
+    """The unit in a heading, or that it is; none where it names several."""
+    if _TIMES.search(head) and head.strip().lower() in _UNITS:
+        return head.strip().lower()
     units = {(match["unit"] or match["last"] or "%").lower() for match in _IN_HEADING.finditer(head)}
     return units.pop() if len(units) == 1 else ""
 
