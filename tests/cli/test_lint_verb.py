@@ -261,7 +261,7 @@ def test_settings_among_several_files_are_passed_over(call, here):
     code, out, _ = call("lint", "claim.toml", "pyproject.toml")
     assert (code, "1 claim checked" in out) == (1, True)
     code, _, err = call("lint", "pyproject.toml")
-    assert (code, "has no field 'project'" in err) == (2, True)
+    assert (code, "it has settings, and no claim" in err) == (2, True)
 
 
 def test_findings_and_the_summary_fit_a_terminal(call, monkeypatch):

@@ -154,9 +154,12 @@ def _report(
     reasons |= read_ignore(ignore)
     store = shared.open_store(store_path)
     problems: list[LevelbenchError] = []
-    # Among several, as in *.toml, files of settings are passed over.
+    # As in *.toml, which lists them, files of settings are passed over.
     several = [each for each in what if Path(each).name not in _SETTINGS]
-    claims = _of_several(several, store, problems) if len(what) > 1 else _of_one(what[0], store, problems)
+    if not several:
+        do = "give files of claims; levelbench lint --template writes one to fill in"
+        raise UsageError(f"levelbench lint {what[0]}", "it has settings, and no claim", do)
+    claims = _of_several(several, store, problems) if len(several) > 1 else _of_one(several[0], store, problems)
     report = lint(claims, rules, reasons)
     return replace(report, unread=tuple(str(each) for each in problems))
 
