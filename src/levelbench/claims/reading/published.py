@@ -364,8 +364,10 @@ _VALUE = re.compile(
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
     rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
-_CLOCK = re.compile(r"(?P<h>\d+):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
-_PARTS = re.compile(rf"(?:\d+(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
+_ASIDE = re.compile(rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$")
+"""What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``."""
+_CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
+_PARTS = re.compile(rf"(?:\d{{1,9}}(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
 _PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
 """A time of several units: ``1 h 23 min``, ``3m 20s``; ``0:10:28`` is of hours, minutes and seconds."""
 _IN_HEADING = re.compile(
@@ -584,6 +586,7 @@ def _comparisons(
 
 def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     """The fields of a side that a cell states below its heading."""
+    text = _ASIDE.sub("", text)
     match, written, head = _VALUE.fullmatch(text), head, _words(head)
     of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
     if match is None and of_time and (several_s := _seconds_of(text)) is not None:
