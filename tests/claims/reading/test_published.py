@@ -305,6 +305,12 @@ def test_what_is_reported_of_the_runs_is_a_word_of_the_heading(page, head, repor
     assert only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | 3 s | 0.9 |\n")).sides[0].reported == reported
 
 
+@pytest.mark.parametrize("head", ["best time of 5 runs (s)", "best time (s), n = 5"])
+def test_the_number_of_runs_is_read_from_the_heading_of_a_time(page, head):
+    side = only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | 3 s | 0.9 |\n")).sides[0]
+    assert (side.reported, side.runs_made) == ("best", 5)
+
+
 def test_a_row_with_more_cells_than_the_heading_is_left_out(page):
     claim = only(page("model,time (s),accuracy\na,1,234,0.94\nb,100,0.93\n", "results.csv"))
     assert [each.name for each in claim.sides] == ["b"]

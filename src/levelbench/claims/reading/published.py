@@ -222,7 +222,7 @@ def _markdown(text: str) -> Iterator[_Table]:
             at = end + 1
             continue
         if not fenced:
-            said = _plain(line).lstrip("# -+").strip() or said
+            said = _plain(line).lstrip("# -+").rstrip(" :") or said
         at += 1
 
 
@@ -426,6 +426,10 @@ _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _RUNS = re.compile(
     r"^(?:n|(?:# |n |num |number of |no\. of )?(?:runs|seeds|trials|repeats|repetitions))$", re.IGNORECASE
+)
+_OF_RUNS = re.compile(
+    r"\b(?:of|over) (?P<of>[1-9]\d{0,5}) (?:runs|seeds|repeats|repetitions)\b|\bn ?= ?(?P<n>[1-9]\d{0,5})\b",
+    re.IGNORECASE,
 )
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
@@ -669,6 +673,8 @@ def _time(head: str, value_s: float, ends_s: tuple[float, float]) -> Iterator[tu
         if word.search(head):
             yield "reported", reported
             break
+    if runs := _OF_RUNS.search(head):
+        yield "runs_made", int(runs["of"] or runs["n"])
 
 
 def _ends(head: str, match: re.Match[str], scale: float) -> tuple[float, float]:
