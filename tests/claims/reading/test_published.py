@@ -140,6 +140,29 @@ def test_of_several_columns_of_times_the_one_to_a_target_is_taken(page):
     assert only(page(text)).sides[0].time_s == 50.0
 
 
+@pytest.mark.parametrize(
+    ("head", "time_of"),
+    [
+        ("time per epoch (s)", "epoch"),
+        ("epoch time (s)", "epoch"),
+        ("time / epoch, s", "epoch"),
+        ("time for 90 epochs (s)", None),
+        ("training time, 10 epochs (s)", None),
+        ("time per step (s)", "step"),
+        ("step latency (s)", "step"),
+        ("time of 100 steps (s)", None),
+    ],
+)
+def test_the_time_of_many_epochs_is_not_that_of_one(page, head, time_of):
+    side = only(page(f"| a | {head} |\n|---|---|\n| x | 3 |\n")).sides[0]
+    assert (side.time_s, side.time_of) == (3.0, time_of)
+
+
+@pytest.mark.parametrize("head", ["time × 1000 (s)", "log time (s)", "time (10^3 s)", "normalised time (s)"])
+def test_a_figure_in_another_scale_is_not_read(page, head):
+    assert only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s is None
+
+
 def test_of_a_mean_beside_its_extremes_the_mean_is_taken(page):
     text = "| Command | Mean [s] | Min [s] | Max [s] | Relative |\n|:---|---:|---:|---:|---:|\n"
     claim = only(page(f"{text}| `a` | 5.4 ± 0.1 | 5.2 | 5.8 | 1.00 |\n"))

@@ -400,9 +400,10 @@ _NO_INTERVAL = re.compile(
 _PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
 _PRICE = re.compile(r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b", re.IGNORECASE)
 """What something may be bought for, and no run has cost."""
+_EACH, _STEP = r"(?:\b(?:per|an?|each|one) |/ ?)(?:training )?", r"(?:step|iteration|iter)\b"
 _TIME_OF = (
-    ("epoch", re.compile(r"epoch", re.IGNORECASE)),
-    ("step", re.compile(r"\b(?:step|iteration|iter)\b", re.IGNORECASE)),
+    ("epoch", re.compile(rf"{_EACH}epoch\b|\bepoch (?:time|duration)|^epoch\b", re.IGNORECASE)),
+    ("step", re.compile(rf"{_EACH}{_STEP}|\b{_STEP} (?:time|duration|latency)|^{_STEP}", re.IGNORECASE)),
     ("call", re.compile(r"latency|inference|\bcall\b", re.IGNORECASE)),
     ("target", re.compile(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)", re.IGNORECASE)),
 )
@@ -421,6 +422,10 @@ _OTHER_QUALITIES = re.compile(
     re.IGNORECASE,
 )
 """Headings of what is not the quality itself: a difference, a share of another one, a spread, a count."""
+_SCALED = re.compile(
+    r"[×x*] ?10\b|10\^|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|[×*] ?\d{3}|\blog\b|normali[sz]ed|\brelative (?:time|latency)", re.IGNORECASE
+)
+"""Headings of figures that are not in the unit that is given."""
 _TRAINED = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
@@ -593,6 +598,8 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     text = _ASIDE.sub("", text)
     match, written, head = _VALUE.fullmatch(text), head, _words(head)
     of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
+    if _SCALED.search(head):
+        return
     if match is None and of_time and (several_s := _seconds_of(text)) is not None:
         yield from _time(head, several_s, (math.nan, math.nan))
         return
