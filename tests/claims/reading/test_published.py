@@ -287,6 +287,11 @@ def test_an_underscore_within_a_word_is_no_emphasis(page):
     assert (claim.sides[0].name, claim.sides[0].time_s) == ("resnet_50", 5.0)
 
 
+def test_a_mark_after_a_backslash_is_a_letter(page):
+    claim = only(page("| model | GPU | time (s) |\n|---|---|---|\n| a\\_b \\| c | V100 \\* 4 | 5 |\n"))
+    assert (claim.sides[0].name, claim.sides[0].hardware.description) == ("a_b | c", "V100 * 4")
+
+
 def test_of_qualities_on_training_and_other_data_the_other_is_taken(page):
     claim = only(page("| a | train loss | val loss | train_acc |\n|---|---|---|---|\n| x | 0.1 | 0.5 | 1.0 |\n"))
     assert (claim.sides[0].quality.metric, claim.sides[0].quality.value) == ("val loss", 0.5)

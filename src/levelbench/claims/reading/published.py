@@ -186,7 +186,7 @@ _TABLE = re.compile(r"\s*<table\b", re.IGNORECASE)
 """A table in HTML on a page in Markdown, where it begins a line."""
 _PIPE = re.compile(r"(?<!\\)\|")
 _MARKS = re.compile(
-    r"!?\[([^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
+    r"\\(?P<kept>[\\`*_\[\]#|<>~])|!?\[(?P<text>[^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
     r"</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>"
 )
 """What is not shown; an underscore within a word is (``time_s``)."""
@@ -241,7 +241,7 @@ def _cells(line: str, at: int) -> list[QuotedCell]:
 
 
 def _plain(text: str) -> str:
-    return _MARKS.sub(lambda match: " " if _parts(match["tag"]) else match[1] or "", text).strip()
+    return _MARKS.sub(lambda at: " " if _parts(at["tag"]) else at["kept"] or at["text"] or "", text).strip()
 
 
 def _parts(tag: str | None) -> bool:
