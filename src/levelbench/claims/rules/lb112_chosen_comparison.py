@@ -11,6 +11,7 @@ from levelbench.claims.rules._common import (
     ComparedPair,
     beyond,
     direction_of,
+    far_worse,
     guilty,
     is_training,
     level_of,
@@ -36,6 +37,7 @@ _LOSSY = re.compile(
     re.IGNORECASE,
 )
 """Words for ways to be faster that can cost quality."""
+_SAYS_QUALITY = re.compile(r"accura|qualit|top-?[15]\b|points?\b|loss|error|perplex|bleu|f1\b|\bmap\b", re.IGNORECASE)
 _ANSWERS = re.compile(r"\binfer|\bserv(?:es|ing)\b|\bprompts?\b|\bgenerat|\bdecod|\blatency\b", re.IGNORECASE)
 """Words for a trained network at work, whose answers are those of any batch."""
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
@@ -102,7 +104,7 @@ def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     others = [each for each in claim.comparisons if each is not pair.comparison and each.base == pair.base.name]
     if of in _NEVER_ALONE:
         elsewhere = any(each.of in {"quality", "target"} for each in others)
-        yield from _speed_only(pair, elsewhere, _may_differ(pair, claim))
+        yield from _speed_only(pair, elsewhere, _may_differ(pair, claim), _SAYS_QUALITY.search(claim.title) is not None)
     elif of == "target" and pair.new.quality.target is None and pair.base.quality.target is None:
         what = f"the target of '{pair.new.name}' and of '{pair.base.name}'"
         yield not_stated(f"{pair.new_field}.quality.target", what, _ALIKE, pair.where)
@@ -130,13 +132,14 @@ def _may_differ(pair: ComparedPair, claim: Claim) -> bool:
     return _LOSSY.search(" ".join((claim.title, new.name, base.name))) is not None
 
 
-def _speed_only(pair: ComparedPair, elsewhere: bool, may_differ: bool) -> Iterator[Diagnostic]:
-    """``elsewhere``: another comparison with the same baseline is about quality."""
+def _speed_only(pair: ComparedPair, elsewhere: bool, may_differ: bool, said: bool) -> Iterator[Diagnostic]:
+    """``elsewhere``: another comparison with the same baseline is about quality; ``said``: so is the title."""
     comparison, new, base = pair.comparison, pair.new.quality, pair.base.quality
     level, known, field = level_of(new), level_of(base), f"{pair.field}.quality_compared"
     # LB101 reports more ranks or a larger batch that lose quality.
     open_ = not comparison.quality_compared and not _grown(pair)
-    if open_ and level is not None and known is not None and beyond(known, level):
+    worse = level is not None and known is not None and (beyond(known, level) or (far_worse(known, level) and not said))
+    if open_ and level is not None and known is not None and worse:
         found = f"the {comparison.of} is compared, but not the quality: '{pair.new.name}' has {level.text},"
         found += f" '{pair.base.name}' {known.text}"
         yield guilty(field, found, _BOTH, pair.where, _said(comparison.quality_compared))
