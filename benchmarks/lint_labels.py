@@ -1,7 +1,7 @@
 """How often the linter agrees with two readers about published claims.
 
     python benchmarks/lint_labels.py [--details]
-    python benchmarks/lint_labels.py --questions    # of the fresh claims that say what a reviewer would ask
+    python benchmarks/lint_labels.py --questions    # of claims with what a reviewer would ask
 
 Each claim of docs/evidence/published-claims was labelled by two readers, independently and before the linter saw it:
 the rules whose way a claim uses, as far as its file says. Where the two agree, that is the truth; what they disagree on
@@ -53,6 +53,21 @@ def print_questions() -> None:
             counts.update(needless=len(asked - wanted), missing=len(wanted - asked))
         columns = (counts[name] for name in ("wanted", "asked", "needless", "missing"))
         print(f"| {wave} | {len(claims)} | {' | '.join(map(str, columns))} |")
+    print_wanted()
+
+
+def print_wanted() -> None:
+    """The row of published claims: what a third reader would ask by some of the rules, without what may be asked."""
+    labels: dict[str, dict[str, str]] = json.loads((CLAIMS / "questions.json").read_text(encoding="utf-8"))
+    counts = Counter[str]()
+    for name, rules in labels.items():
+        said, heard = findings(CLAIMS / f"{name}.toml")
+        for code, label in rules.items():
+            asked = code in heard - said
+            counts.update(wanted=label == "wanted", asked=asked and label != "either")
+            counts.update(needless=asked and label == "needless", missing=not asked and label == "wanted")
+    columns = (counts[name] for name in ("wanted", "asked", "needless", "missing"))
+    print(f"| published | {len(labels)} | {' | '.join(map(str, columns))} |")
 
 
 def main() -> None:

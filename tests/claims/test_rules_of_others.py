@@ -100,6 +100,23 @@ def test_an_entry_point_that_names_no_rule_is_an_error_that_names_it(package, ol
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise KeyError('x')", "its check fails on 'FASTER': KeyError: 'x'"),
+        ("return None", "its check fails on 'FASTER': TypeError"),
+        ('yield Diagnostic("LB101", "error", "found", "do")', "its check finds LB101 of severity 'error'"),
+        ('yield Diagnostic("", "fatal", "found", "do")', "its check finds ACME101 of severity 'fatal'"),
+    ],
+)
+def test_a_check_that_fails_or_finds_what_is_none_is_an_error_of_its_rule(package, body, said):
+    head, _, tail = MODULE.partition("    if claim")
+    module = f"{head}    {body}\n\nrule{tail.partition('rule')[2]}"
+    (package / "acme.py").write_text(module)
+    done = lint(package, "claim.toml")
+    assert (done.returncode, "rule ACME101" in done.stderr, said in done.stderr) == (2, True, True)
+
+
 def test_a_code_that_is_ours_is_refused(package):
     (package / "acme.md").write_text(PAGE.replace("ACME101", "LB101"))
     assert "its code LB101 is that of the rule accuracy-ignored-when-scaling" in lint(package, "claim.toml").stderr

@@ -261,7 +261,7 @@ def test_settings_among_several_files_are_passed_over(call, here):
     code, out, _ = call("lint", "claim.toml", "pyproject.toml")
     assert (code, "1 claim checked" in out) == (1, True)
     code, _, err = call("lint", "pyproject.toml")
-    assert (code, "has no field 'project'" in err) == (2, True)
+    assert (code, "it has settings, and no claim" in err) == (2, True)
 
 
 def test_findings_and_the_summary_fit_a_terminal(call, monkeypatch):
@@ -271,3 +271,24 @@ def test_findings_and_the_summary_fit_a_terminal(call, monkeypatch):
     lines = re.sub(r"\x1b\[[0-9;]*m", "", call("lint", "claim.toml")[1]).splitlines()
     assert any("LB105" in line for line in lines)
     assert max(map(len, lines)) <= 70
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_findings_of_others(call, here):
+    (here / "broken.toml").write_text('title = "')
+    code, out, _ = call("lint", "broken.toml", "claim.toml", "--select", "LB105", "--format", "github")
+    assert code == 1
+    assert [line.split("::")[1].split(" ")[0] for line in out.splitlines()] == ["error", "warning"]
+    assert "title=unreadable::reading the claim broken.toml" in out
+
+
+def test_a_page_without_figures_among_several_is_passed_over(call, here):
+    (here / "README.md").write_text("# Mine\n\nNo table.\n")
+    code, _, err = call("lint", "claim.toml", "README.md", "--fail-on", "never")
+    assert (code, "passed over README.md: it has no table" in err) == (0, True)
+    code, _, err = call("lint", "README.md", "README.md")
+    assert (code, "write the claim down" in err) == (2, True)
+
+
+def test_a_missing_file_among_several_is_an_error(call, here):
+    code, _, err = call("lint", "claim.toml", "clame.toml")
+    assert (code, "did you mean claim.toml" in err) == (2, True)

@@ -314,6 +314,14 @@ def test_show_prints_of_commands_what_was_printed_of_them(time, still):
     assert len(json.loads(time(FAST, "--json", verb="show")[1])[0]["entries"]) == 1
 
 
+def test_of_commands_the_latest_is_the_whole_measurement(time, still):
+    time(FAST, "--vs", SLOW, "-n", 3)
+    code, shown, _ = time("latest", verb="show")
+    assert (code, shown.count("record (done)"), "chooses the result" in shown) == (0, 6, False)
+    code, linted, _ = time("latest", verb="lint")
+    assert (code, "1 claim checked" in linted) == (0, True)
+
+
 def test_what_was_timed_again_is_shown_as_it_was_last(time, still):
     time(FAST, "-n", 3)
     time(FAST, "-n", 3)

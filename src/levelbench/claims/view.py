@@ -285,7 +285,7 @@ class Side(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 class ComparisonView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``new`` against ``base`` (names of sides): ``ratio`` is base over new, above 1 where new is faster.
 
-    ``of`` says what is compared: time to a target, a step's time, a kernel's, throughput, quality, cost.
+    ``of`` says what is compared: time to a target, a whole run's, a step's, a kernel's, throughput, quality, cost.
     """
 
     new: str
@@ -293,7 +293,8 @@ class ComparisonView(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     base: str
     """The side that it is compared with."""
     of: (
-        Literal["target", "epoch", "step", "kernel", "throughput", "quality", "cost", "latency", "operations"] | None
+        Literal["target", "run", "epoch", "step", "kernel", "throughput", "quality", "cost", "latency", "operations"]
+        | None
     ) = None
     """What is compared."""
     ratio: float | None = None

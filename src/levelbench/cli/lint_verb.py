@@ -17,8 +17,12 @@ from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 from levelbench.report.numbers import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from levelbench.claims.lint import Linted, LintReport, Settings
     from levelbench.claims.rule import Diagnostic, Rule, Severity
+    from levelbench.claims.view import Claim
+    from levelbench.records import Store
 
 __all__ = ["command", "report_lines", "rule_lines"]
 
@@ -144,17 +148,48 @@ def _report(
     what: tuple[str, ...], select: tuple[str, ...], kept: dict[str, str], ignore: tuple[str, ...], store_path: Path
 ) -> LintReport:
     from levelbench.claims.lint import checked_reason, chosen_rules, find_rule, lint, read_ignore
-    from levelbench.claims.reading import read
 
     rules = chosen_rules(select)
     reasons = {rule.code: checked_reason(rule.code, text) for name, text in kept.items() if (rule := find_rule(name))}
     reasons |= read_ignore(ignore)
     store = shared.open_store(store_path)
     problems: list[LevelbenchError] = []
-    # Among several, as in *.toml, files of settings are passed over.
-    claims = [each for each in what if len(what) == 1 or Path(each).name not in _SETTINGS]
-    report = lint(((each, claim) for each in claims for claim in read(each, store, problems)), rules, reasons)
+    # As in *.toml, which lists them, files of settings are passed over.
+    several = [each for each in what if Path(each).name not in _SETTINGS]
+    if not several:
+        do = "give files of claims; levelbench lint --template writes one to fill in"
+        raise UsageError(f"levelbench lint {what[0]}", "it has settings, and no claim", do)
+    claims = _of_several(several, store, problems) if len(several) > 1 else _of_one(several[0], store, problems)
+    report = lint(claims, rules, reasons)
     return replace(report, unread=tuple(str(each) for each in problems))
+
+
+def _of_one(name: str, store: Store, problems: list[LevelbenchError]) -> Iterator[tuple[str, Claim]]:
+    from levelbench.claims.reading import read
+
+    return ((name, claim) for claim in read(name, store, problems))
+
+
+def _of_several(names: list[str], store: Store, problems: list[LevelbenchError]) -> Iterator[tuple[str, Claim]]:
+    """The claims in each, as a shell or a hook lists files: one that cannot be read does not hide the others.
+
+    A page without figures is passed over, unless all of them are; a name that is no file is still an error.
+    """
+    from levelbench.claims.reading import NothingStatedError
+
+    passed: list[NothingStatedError] = []
+    for name in names:
+        try:
+            yield from _of_one(name, store, problems)
+        except NothingStatedError as error:
+            passed.append(error)
+            if len(passed) == len(names):
+                raise
+            click.echo(shared.visible(f"passed over {name}: {error.found}"), err=True)
+        except LevelbenchError as error:
+            if not Path(name).exists():
+                raise
+            problems.append(error)
 
 
 def _emit(report: LintReport, show: Severity, layout: str, code: int) -> None:

@@ -51,7 +51,7 @@ def command(
     """
     from levelbench.errors import LevelbenchError, UsageError
     from levelbench.records import read_record, summarise
-    from levelbench.records.commands import CommandRecord
+    from levelbench.records.commands import CommandRecord, latest_measurement
     from levelbench.records.inference import InferenceRecord
     from levelbench.records.integrity import require_consistent
     from levelbench.records.process_selection import named_processes
@@ -62,7 +62,8 @@ def command(
         paths = _paths(shared.each_run(store, words))
     except LevelbenchError:
         answers = named_processes(InferenceRecord, store_path, words)
-        timed = [] if answers else named_processes(CommandRecord, store_path, words)
+        whole = latest_measurement(store_path) if words == ("latest",) and not answers else []
+        timed = whole or ([] if answers else named_processes(CommandRecord, store_path, words))
         if answers or timed:
             _refuse_view(trace, view)
             if with_source:

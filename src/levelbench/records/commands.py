@@ -31,7 +31,8 @@ from levelbench.records.processes import (
 from levelbench.records.schema import Measurement
 
 __all__ = ["FOLDER", "CommandEntry", "CommandHeader", "CommandOutcome", "CommandRecord", "CommandSpecification"]
-__all__ += ["LEFT_RUNNING", "MAY_USE_CACHE", "CommandSummary", "CommandWriter", "slow_first", "summarise_commands"]
+__all__ += ["LEFT_RUNNING", "MAY_USE_CACHE", "CommandSummary", "CommandWriter", "latest_measurement", "slow_first"]
+__all__ += ["summarise_commands"]
 
 LEFT_RUNNING = "it left processes running"
 """Begins the doubt on a process whose time is not that of its work."""
@@ -120,6 +121,13 @@ class CommandRecord(ProcessRecord[CommandHeader]):
     def names(cls, header: CommandHeader) -> tuple[str, ...]:
         """Its program, and the full command."""
         return header.specification.title, header.specification.command
+
+
+def latest_measurement(store: Path) -> list[CommandRecord]:
+    """The readable records of the program that ran last in ``store``, oldest first: one process alone is no answer."""
+    records = sorted(CommandRecord.all(store), key=lambda each: (each.header.started, str(each.path)))
+    programs = [(each.header.specification.title, each.header.specification.folder) for each in records]
+    return [each for each, program in zip(records, programs, strict=True) if program == programs[-1]]
 
 
 def _contradictions(record: CommandRecord) -> Iterator[str]:

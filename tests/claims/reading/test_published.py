@@ -94,6 +94,11 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("samples per second", "12 s", None),
         ("time (s)", "3.5 ± 0.1 ms", 0.0035),
         ("time (s)", "3.5 [3.4, 3.6] ms", 0.0035),
+        ("time", "8m30s (32.74x)", 510.0),
+        ("time", "9" * 400 + ":00:00", None),
+        ("time", "9" * 400 + " h 3 min", None),
+        ("time (s)", "3.5 (-30 %)", 3.5),
+        ("time (s)", "3.5 (3 runs)", None),
         ("time (s)", "< 5", None),
         ("time (s)", "0,125", None),
         ("time (s)", "1e999", None),
@@ -103,6 +108,17 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("time (s)", "<b>3.5</b>", 3.5),
         ("time saved (s)", "3.5", None),
         ("GPU time", "5 h", None),
+        ("training time", "0:10:28", 628.0),
+        ("training time", "1 h 23 min", 4980.0),
+        ("training time", "3m 20.5s", 200.5),
+        ("training time", "2 days", 172800.0),
+        ("training time", "10:28", None),
+        ("training time", "20 s 3 min", None),
+        ("training time", "1 m", None),
+        ("release time", "12:30:99", None),
+        ("time saved", "0:10:28", None),
+        ("shortest interval", "10 ms", None),
+        ("delay", "10 ms", None),
         ("timeout", "60 s", None),
     ],
 )
@@ -124,24 +140,188 @@ def test_of_several_columns_of_times_the_one_to_a_target_is_taken(page):
     assert only(page(text)).sides[0].time_s == 50.0
 
 
+@pytest.mark.parametrize(
+    ("head", "time_of"),
+    [
+        ("time per epoch (s)", "epoch"),
+        ("epoch time (s)", "epoch"),
+        ("time / epoch, s", "epoch"),
+        ("time for 90 epochs (s)", None),
+        ("training time, 10 epochs (s)", None),
+        ("time per step (s)", "step"),
+        ("step latency (s)", "step"),
+        ("time of 100 steps (s)", None),
+    ],
+)
+def test_the_time_of_many_epochs_is_not_that_of_one(page, head, time_of):
+    side = only(page(f"| a | {head} |\n|---|---|\n| x | 3 |\n")).sides[0]
+    assert (side.time_s, side.time_of) == (3.0, time_of)
+
+
+@pytest.mark.parametrize("head", ["time × 1000 (s)", "log time (s)", "time (10^3 s)", "normalised time (s)"])
+def test_a_figure_in_another_scale_is_not_read(page, head):
+    assert only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s is None
+
+
+def test_of_a_mean_beside_its_extremes_the_mean_is_taken(page):
+    text = "| Command | Mean [s] | Min [s] | Max [s] | Relative |\n|:---|---:|---:|---:|---:|\n"
+    claim = only(page(f"{text}| `a` | 5.4 ± 0.1 | 5.2 | 5.8 | 1.00 |\n"))
+    assert (claim.sides[0].time_s, claim.sides[0].reported, claim.sides[0].interval) == (5.4, "mean", None)
+    assert claim.caveats == ['left out: "Min [s]", "Max [s]", as several columns have times']
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Δ accuracy (%)",
+        "accuracy drop (%)",
+        "accuracy loss",
+        "accuracy improvement (%)",
+        "relative accuracy",
+        "accuracy vs. baseline",
+        "accuracy_std",
+        "# of accuracy evaluations",
+        "epochs to 90 % accuracy",
+    ],
+)
+def test_a_difference_of_qualities_is_no_quality(page, head):
+    side = only(page(f"| model | {head} | time (s) |\n|---|---|---|\n| a | 0.4 | 3 |\n")).sides[0]
+    assert side.quality.value is None
+
+
+@pytest.mark.parametrize(
+    ("head", "value"),
+    [
+        ("accuracy (%)", 0.763),
+        ("test accuracy (%) after 90 epochs", 0.763),
+        ("% accuracy", 0.763),
+        ("accuracy (95 % CI)", 76.3),
+        ("accuracy after 10 % of the epochs", 76.3),
+    ],
+)
+def test_a_percent_sign_of_a_heading_is_the_unit_unless_a_number_has_it(page, head, value):
+    claim = only(page(f"| model | {head} |\n|---|---|\n| a | 76.3 |\n"))
+    assert claim.sides[0].quality.value == value
+
+
+def test_names_of_columns_with_their_unit_are_read_as_headings(page):
+    text = "name,wall_time_s,val_acc,n_runs,images_s\na,3.5,0.94,5,900\n"
+    side = only(page(text, "results.csv")).sides[0]
+    assert (side.time_s, side.quality.metric, side.quality.value, side.runs_made) == (3.5, "val_acc", 0.94, 5)
+
+
+@pytest.mark.parametrize("head", ["time_std_s", "latency (min)", "time (min/max)", "σ of the time (s)"])
+def test_a_spread_or_an_extreme_is_no_time(page, head):
+    assert only(page(f"| a | {head} | accuracy |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s is None
+
+
+@pytest.mark.parametrize("cell", ["–", "n/a", "same", "?"])
+def test_a_cell_that_names_nothing_is_no_hardware(page, cell):
+    text = f"| model | GPU | time (s) |\n|---|---|---|\n| a | {cell} | 3 |\n"
+    assert only(page(text)).sides[0].hardware == HardwareView()
+
+
+def test_a_row_that_sums_up_others_is_no_side(page):
+    claim = only(page("| model | time (s) |\n|---|---|\n| a | 1 |\n| **Total** | 1 |\n| Geomean | 1 |\n"))
+    assert [each.name for each in claim.sides] == ["a"]
+    assert claim.caveats == ["left out: line 4 sums up other rows", "left out: line 5 sums up other rows"]
+
+
+def test_a_table_in_a_comment_is_no_claim_and_moves_no_line(page):
+    table = "| a | time (s) |\n|---|---|\n| x | 1 |\n"
+    claim = only(page(f"<!--\n{table}-->\n\n{table}"))
+    assert claim.sides[0].where.endswith(":9")
+
+
+def test_a_metric_and_its_value_in_each_row_are_read_for_each_dataset(page):
+    text = (
+        "method,dataset,task,metric_name,metric_value\nFoo,CIFAR-10,Classification,Percentage correct,99.1\n"
+        "Foo,CIFAR-10,Classification,Time (s),30\nBar,CIFAR-10,Classification,Percentage correct,98.1\n"
+        "Foo,COCO,Detection,mAP,0.41\n"
+    )
+    path = page(text, "export.csv")
+    first, second = read_published(path)
+    assert [(each.name, each.quality.value, each.time_s) for each in first.sides] == [
+        ("Foo", 0.991, 30.0),
+        ("Bar", 0.981, None),
+    ]
+    assert (first.title, second.title, second.sides[0].quality.value) == (
+        "Classification, CIFAR-10",
+        "Detection, COCO",
+        0.41,
+    )
+    assert 'time_s = 30.0  # line 3: "30"' in propose(path)[0].toml()
+
+
+def test_a_sentence_that_mentions_a_quality_is_none(page):
+    text = "| trick | epochs |\n|---|---|\n| examples below the mean loss are left out from the second epoch on | 3 |\n"
+    with pytest.raises(UsageError, match="no table of it states a time"):
+        read_published(page(text))
+
+
+def test_a_column_of_ratios_and_intervals_has_no_names(page):
+    claim = only(
+        page("| batch | reached | time (s) |\n|---|---|---|\n| 16 | 5/5 [0.5, 1] | 3 |\n| 32 | 5/5 [0.5, 1] | 2 |\n")
+    )
+    assert [(each.name, each.time_s) for each in claim.sides] == [("16", 3.0), ("32", 2.0)]
+
+
+def test_a_heading_that_is_a_unit_is_one_of_several_times(page):
+    claim = only(page("| a | by hand, ms | ms | top-1 |\n|---|---|---|---|\n| x | 3 | 4 | 0.9 |\n"))
+    assert (claim.sides[0].time_s, only(page("| a | ms |\n|---|---|\n| x | 3 |\n")).sides[0].time_s) == (None, 0.003)
+
+
+def test_a_year_is_when_a_side_was_published(page):
+    claim = only(page("| model | accuracy | year |\n|---|---|---|\n| a | 91 % | 2022 |\n| b | 90 % | 22 |\n"))
+    assert [each.year for each in claim.sides] == [2022, None]
+
+
+def test_a_table_in_a_quotation_or_a_list_is_read(page):
+    quoted = "> Quoted.\n>\n> | a | time (s) |\n> |---|---|\n> | x | 1 |\n"
+    claims = read_published(page(f"{quoted}\n- Listed.\n\n  | a | time (s) |\n  |---|---|\n  | x | 2 |\n"))
+    assert [(each.title, each.sides[0].time_s) for each in claims] == [("Quoted.", 1.0), ("Listed.", 2.0)]
+
+
+def test_an_underscore_within_a_word_is_no_emphasis(page):
+    claim = only(page("| _model_ | wall_time_s |\n|---|---|\n| __resnet_50__ | 5 |\n"))
+    assert (claim.sides[0].name, claim.sides[0].time_s) == ("resnet_50", 5.0)
+
+
+def test_a_mark_after_a_backslash_is_a_letter(page):
+    claim = only(page("| model | GPU | time (s) |\n|---|---|---|\n| a\\_b \\| c | V100 \\* 4 | 5 |\n"))
+    assert (claim.sides[0].name, claim.sides[0].hardware.description) == ("a_b | c", "V100 * 4")
+
+
+def test_of_qualities_on_training_and_other_data_the_other_is_taken(page):
+    claim = only(page("| a | train loss | val loss | train_acc |\n|---|---|---|---|\n| x | 0.1 | 0.5 | 1.0 |\n"))
+    assert (claim.sides[0].quality.metric, claim.sides[0].quality.value) == ("val loss", 0.5)
+    assert claim.caveats == ['left out: "train loss", "train_acc", as others are not of the training data']
+    claim = only(page("| a | train loss |\n|---|---|\n| x | 0.1 |\n"))
+    assert claim.sides[0].quality.value == 0.1
+
+
 def test_a_figure_and_what_it_is_of_are_from_one_cell(page):
     text = "| system | top-1 | top-5 |\n|---|---|---|\n| a | 94.1 % | 99 % [98, 99.5] |\n"
     quality = only(page(text)).sides[0].quality
     assert (quality.metric, quality.value, quality.low) == ("top-1", 0.941, None)
 
 
-def test_a_table_whose_rows_are_figures_is_not_read_by_its_first_column_of_figures(page):
-    text = "| | PyTorch | JAX |\n|---|---|---|\n| training time | 3.2 s | 2.1 s |\n"
-    with pytest.raises(UsageError, match="no table of it states a time"):
-        read_published(page(text))
+def test_a_table_whose_rows_are_figures_is_read_by_columns(page):
+    text = "| | PyTorch | JAX |\n|---|---|---|\n| training time | 3.2 s | 2.1 s |\n| accuracy (%) | 94 | 93.5 |\n"
+    path = page(text)
+    assert [(each.name, each.time_s, each.quality.value) for each in only(path).sides] == [
+        ("PyTorch", 3.2, 0.94),
+        ("JAX", 2.1, 0.935),
+    ]
+    assert 'time_s = 2.1  # line 3: "2.1 s"' in propose(path)[0].toml()
 
 
 def test_the_smallest_and_largest_time_are_no_interval(page):
     assert only(page("| a | time [min, max] (s) |\n|---|---|\n| x | 3 [2, 4] |\n")).sides[0].interval is None
 
 
-@pytest.mark.parametrize("head", ["price ($/h)", "cost ($ per hour)", "price per hour ($)"])
-def test_a_price_of_an_hour_is_no_cost(page, head):
+@pytest.mark.parametrize("head", ["price ($/h)", "cost ($ per hour)", "price per hour ($)", "price ($)"])
+def test_a_price_is_no_cost(page, head):
     claim = only(page(f"| system | time (s) | {head} |\n|---|---|---|\n| a | 5 | 3.06 |\n"))
     assert claim.sides[0].cost_usd is None
 
@@ -151,6 +331,12 @@ def test_a_price_of_an_hour_is_no_cost(page, head):
 )
 def test_what_is_reported_of_the_runs_is_a_word_of_the_heading(page, head, reported):
     assert only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | 3 s | 0.9 |\n")).sides[0].reported == reported
+
+
+@pytest.mark.parametrize("head", ["best time of 5 runs (s)", "best time (s), n = 5"])
+def test_the_number_of_runs_is_read_from_the_heading_of_a_time(page, head):
+    side = only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | 3 s | 0.9 |\n")).sides[0]
+    assert (side.reported, side.runs_made) == ("best", 5)
 
 
 def test_a_row_with_more_cells_than_the_heading_is_left_out(page):
@@ -226,7 +412,8 @@ def test_a_second_row_of_headings_of_html_is_no_side(page):
     <tr><td>a<script>x</script><td>3<td>5</table>"""
     (proposal,) = propose(page(text, "results.html"))
     assert [each["name"] for each in proposal.data["sides"]] == ["a"]
-    assert proposal.left_out == ('"Time mean (s)", "Time max (s)", as several columns have times',)
+    assert proposal.data["sides"][0]["time_s"] == 3.0
+    assert proposal.left_out == ('"Time max (s)", as several columns have times',)
 
 
 def test_a_comma_between_digits_is_not_read_where_semicolons_part_the_cells(page):

@@ -7,6 +7,7 @@ import pytest
 from levelbench.claims.reading import kind_of, read
 from levelbench.errors import LevelbenchError
 from levelbench.importing.timings import import_timings, read_timings
+from levelbench.records import Store
 
 TIMES = {"sleep 0.1": [0.101, 0.102, 0.104], "sleep 0.2": [0.201, 0.202, 0.204]}
 
@@ -44,3 +45,29 @@ def test_records_that_state_no_claim_are_passed_over(hyperfine, tmp_path):
     problems: list[LevelbenchError] = []
     assert len(read(tmp_path / "store", problems=problems)) == 1
     assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ([0, 0, 0], []),
+        ([0, 1, 0], ["doubt: 1 of 3 processes of sleep 0.1 failed (it ended with exit code 1)"]),
+        ([1, 1, 1], ["refuse: 3 of 3 processes of sleep 0.1 failed (it ended with exit code 1)"]),
+    ],
+)
+def test_processes_that_failed_are_named(hyperfine, codes, said):
+    data = json.loads(hyperfine.read_text())
+    data["results"][0]["exit_codes"] = codes
+    hyperfine.write_text(json.dumps(data))
+    (claim,) = read(hyperfine)
+    assert [each[: each.index(")") + 1] for each in claim.caveats] == said
+    assert [each.failed for each in claim.sides[0].runs] == [code != 0 for code in codes]
+
+
+def test_the_latest_is_the_whole_measurement_where_only_commands_were_measured(hyperfine, tmp_path):
+    for processes in read_timings(hyperfine).values():
+        import_timings(processes, tmp_path / "store")
+    (claim,) = read("latest", Store(tmp_path / "store"))
+    assert [(side.name, side.runs_made) for side in claim.sides] == [("sleep 0.1", 3), ("sleep 0.2", 3)]
+    (claim,) = read("sleep 0.2", Store(tmp_path / "store"))
+    assert [side.name for side in claim.sides] == ["sleep 0.2"]

@@ -183,11 +183,14 @@ def test_a_folder_without_a_claim_is_an_error(tmp_path):
         read_folder(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["events.out.tfevents.1.host.2.0", "run-1.wandb", "meta.yaml"])
+@pytest.mark.parametrize("name", ["events.out.tfevents.1.host.2.0", "run-1.wandb", "meta.yaml", "mlflow.db"])
 def test_a_folder_of_another_tools_logs_is_to_be_imported_first(tmp_path, name):
     (tmp_path / name).touch()
     with pytest.raises(UsageError, match=r"(?s)logs of TensorBoard, MLflow or W&B.*levelbench import"):
         read_folder(tmp_path)
+    (tmp_path / name).write_bytes(b"SQLite format 3\0")
+    with pytest.raises(UsageError, match=r"(?s)logs of TensorBoard, MLflow or W&B.*levelbench import"):
+        read(tmp_path / name)
 
 
 def test_a_leaderboard_has_its_own_rulesets(entry, tmp_path):

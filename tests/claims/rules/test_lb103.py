@@ -87,3 +87,10 @@ def test_the_hours_of_the_search_are_named_with_those_that_are_shown():
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {"uncounted[0]": SAME})) == []
     assert other_findings(rule, changes(clean_claim(), NO_TRIALS)) == []
+
+
+def test_the_time_of_a_training_with_its_quality_is_asked_for_trials():
+    one = {**NO_TRIALS, "comparisons": [], "sides[0].time_of": "run", "sides[0].cost_usd": None}
+    assert ("not-stated", "sides[0].tuning.trials") in found(rule, changes(clean_claim(), one))
+    call = {**one, "sides[0].time_of": "call"}
+    assert ("not-stated", "sides[0].tuning.trials") not in found(rule, changes(clean_claim(), call))

@@ -26,6 +26,8 @@ def xeon(**more):
     return HardwareView(**{**stated, **more})
 
 
+THREADS = {BASE: xeon(threads_used=1), NEW: xeon(threads_used=28)}
+
 GUILTY = {
     "one core against four accelerators": (
         {BASE: xeon(**SINGLE)},
@@ -38,6 +40,14 @@ GUILTY = {
     "a single core by its description, from no table": (
         {BASE: HardwareView(description="a single CPU core")},
         [("error", f"{BASE}.threads_used")],
+    ),
+    "one thread of the processor whose other cores the new side uses": (
+        {**THREADS, f"{C}.base_kind": "other-system"},
+        [("warning", f"{BASE}.threads_used")],
+    ),
+    "one thread in a claim of something else": (
+        {**THREADS, f"{C}.base_kind": None},
+        [("warning", f"{BASE}.threads_used")],
     ),
     "an accelerator of years before": (
         {f"{BASE}.release_year": 2014},
@@ -73,6 +83,12 @@ INNOCENT = {
         BASE: XEON,
         NEW: xeon(threads_used=28),
     },
+    "threads are what is claimed": {
+        **THREADS,
+        f"{C}.base_kind": None,
+        "title": "28 threads are 9 times as fast as one",
+    },
+    "one process is the base": {**THREADS, f"{C}.base_kind": "one-process"},
     "one core against one core": {BASE: xeon(**SINGLE), NEW: xeon(**SINGLE)},
 }
 UNSTATED = {

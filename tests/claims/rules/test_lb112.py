@@ -10,6 +10,8 @@ from levelbench.claims.rules.lb112_chosen_comparison import rule
 
 OF, QUALITY, SPEED = (f"comparisons[0].{name}" for name in ("of", "quality_compared", "performance_compared"))
 WORSE = {"sides[0].quality.value": 0.925, "sides[0].quality.low": 0.924, "sides[0].quality.high": 0.926}
+FAR = {f"sides[{at}].quality.{name}": None for at in (0, 1) for name in ("low", "high")}
+FAR["sides[0].quality.value"] = 0.86
 RATE = {OF: "throughput", QUALITY: None}
 ACCURACY = {OF: "quality", SPEED: None}
 UNTIMED = {"sides[0].time_s": None, "sides[0].cost_usd": None}
@@ -26,6 +28,10 @@ GUILTY = {
     "the rate is compared and nobody knows a quality": (
         {OF: "step", QUALITY: False, "sides[1].quality.value": None},
         ("error", QUALITY),
+    ),
+    "the rate is compared and the quality is far worse, without an interval": (
+        {**RATE, **FAR, "title": "The pruned network is 3.2 times faster"},
+        ("warning", QUALITY),
     ),
     "the quality is compared and the cost is higher": ({**ACCURACY, "sides[0].cost_usd": 3.0}, ("warning", SPEED)),
     "the quality is compared and nobody knows a cost": ({OF: "quality", SPEED: False, **UNTIMED}, ("error", SPEED)),
@@ -49,6 +55,11 @@ GUILTY = {
     ),
 }
 INNOCENT = {
+    "a quality that is far worse, of which the title speaks": {
+        **RATE,
+        **FAR,
+        "title": "3.2 times faster, 8 points less accurate",
+    },
     "the rate is compared and the quality is as good": RATE,
     "a worse quality that is compared too": {OF: "throughput", **WORSE},
     "the quality is compared and the cost is lower": ACCURACY,
@@ -110,3 +121,11 @@ def test_the_finding_names_the_entry_that_was_left_out():
 
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {**FASTER, **COSTS})) == []
+
+
+def test_a_batch_of_answers_is_asked_for_no_quality():
+    unsaid = {f"sides[{at}].quality.{name}": None for at in (0, 1) for name in ("value", "low", "high")}
+    unsaid |= {**RATE, "sides[0].workload.global_batch": 512, "sides[1].workload.global_batch": 64}
+    assert ("not-stated", QUALITY) in found(rule, changes(clean_claim(), {**unsaid, "title": "1.7 times the rate"}))
+    serving = {**unsaid, "title": "1.7 times the rate of prompt processing"}
+    assert ("not-stated", QUALITY) not in found(rule, changes(clean_claim(), serving))

@@ -29,6 +29,10 @@ GUILTY = {
         ("error", REPORTED),
     ),
     "seven runs were made and five are shown": ({MADE: 7}, ("warning", MADE)),
+    "only the title says so, in other words": (
+        {"title": "The lowest time of ten seeds", REPORTED: None, "sides[1].reported": None},
+        ("warning", REPORTED),
+    ),
     "only the title says so": (
         {"title": "1.3 times faster (best of 5)", REPORTED: None, "sides[1].reported": None},
         ("warning", REPORTED),

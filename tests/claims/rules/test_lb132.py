@@ -121,3 +121,15 @@ def test_the_finding_holds_both_efforts():
 
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {f"{BASE}.tuned": False})) == []
+
+
+def test_a_program_whose_overhead_is_measured_is_asked_for_no_tuning():
+    base = {
+        f"{BASE}.tuned": None,
+        f"{BASE}.tuning.trials": None,
+        f"{BASE}.source": None,
+        "sides[0].tuning.trials": None,
+    }
+    base |= {f"{BASE}.reference": None, "comparisons[0].base_kind": "other-system"} | UNSAID
+    assert found(rule, changes(clean_claim(), {**base, "title": "2 % faster than the native framework"})) != []
+    assert found(rule, changes(clean_claim(), {**base, "title": "Adds 0.1 % to the time of a run"})) == []

@@ -29,6 +29,7 @@ INNOCENT = {
     "the base's own time stands in its side": {f"{C}.base_time_s": None},
     "the comparison has it": {"sides[1].time_s": None},
     "a point of the base's scaling has it": {**NO_TIMES, "scaling": [{"side": "base", "ranks": 1, "time_s": 13.5}]},
+    "a whole run is compared": {f"{C}.base_time_s": None, f"{C}.of": "run", "sides[1].time_of": "run"},
     "no ratio is claimed": {**NO_TIMES, f"{C}.ratio": None},
     "a ratio of qualities is no speed-up": {**NO_TIMES, f"{C}.of": "quality"},
     "the base has one rank and is said to be serial": {**ONE_RANK_BASE, f"{C}.base_kind": "serial"},

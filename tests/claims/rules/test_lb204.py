@@ -45,6 +45,11 @@ INNOCENT = {
         "summaries": [RESTARTS],
         "sides[0].timing.deterministic": True,
     },
+    "not all runs arrive, and the time is called an expected one": {
+        **SOME,
+        "title": "94 %: expected time 61 s",
+        "sides[0].interval": (48.0, 90.0),
+    },
     "a deterministic time": {**ALONE, "sides[0].timing.deterministic": True},
     "a deterministic summary": {"summaries[0].interval": None, "summaries[0].deterministic": True},
     "a summary of one value": {"summaries[0].interval": None, "summaries[0].n": 1},

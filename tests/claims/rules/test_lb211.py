@@ -33,7 +33,19 @@ GUILTY["no loss, with an interval of one side only"] = (
     {**UNBOUNDED, "sides[0].quality.low": 0.75, "title": "Without loss."},
     ("warning", "title"),
 )
+GUILTY["no slowdown, with room for one"] = (
+    {f"{C}.interval": (0.85, 1.2), f"{C}.of": "step", "title": "No measurable slowdown"},
+    ("warning", f"{C}.interval"),
+)
 INNOCENT = {
+    "no slowdown, within a narrow interval": {f"{C}.interval": (0.99, 1.02), f"{C}.of": "step", "title": "No slowdown"},
+    "no loss of accuracy, beside a wide interval of the speed": {
+        f"{C}.interval": (0.85, 2.9),
+        f"{C}.of": "step",
+        "title": "Without loss of accuracy",
+    },
+    "only that nothing was found": {**NOTHING, f"{C}.ratio": None, "title": "We found no difference."},
+    "free software": {**UNBOUNDED, "title": "Our code is free software"},
     "no loss, with intervals of both qualities": {
         **UNBOUNDED,
         "sides[0].quality.low": 0.75,
@@ -54,7 +66,18 @@ IN_RECORDS = "comparisons of records state the interval of each ratio"
 
 @pytest.mark.parametrize(
     "title",
-    ["No significant difference.", "At no measurable overhead", "without loss of accuracy", "On par with Adam"],
+    [
+        "No significant difference.",
+        "At no measurable overhead",
+        "without loss of accuracy",
+        "On par with Adam",
+        "The same accuracy, at half the memory",
+        "Pruning is practically lossless",
+        "The logger comes for free",
+        "Zero-cost logging",
+        "Accuracy is preserved.",
+        "No discernible difference",
+    ],
 )
 def test_words_of_equality_are_understood(title):
     assert found(rule, changes(clean_claim(), {**NOTHING, "title": title})) == [("warning", f"{C}.p_value")]

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from levelbench.claims.view import Claim
     from levelbench.records import Store
 
-__all__ = ["MOST_FILES", "PAGES", "Kind", "kind_of", "read", "read_folder", "stream_folder", "write_down"]
+__all__ = [
+    "MOST_FILES",
+    "PAGES",
+    "Kind",
+    "NothingStatedError",
+    "kind_of",
+    "read",
+    "read_folder",
+    "stream_folder",
+    "write_down",
+]
 
 Kind = str
 """``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"inference"``, ``"timings"`` (of hyperfine or pyperf),
@@ -60,6 +70,10 @@ _FILES = {
 }
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _INFERENCE = ".jsonlines"
+
+
+class NothingStatedError(UsageError):
+    """A page that can be read, and has no table of figures: it claims nothing that the linter knows."""
 
 
 class EntryReader(Protocol):
@@ -185,8 +199,12 @@ def kind_of(path: Path) -> Kind:
     if head.startswith(b"%PDF"):
         do = "give its tables as text, CSV or HTML (pdftotext -layout), or levelbench lint --template for a claim.toml"
         raise UsageError(f"levelbench lint {path}", "it is a PDF, which is not read", do)
+    if _TRACKED.search(path.name):
+        raise _untold(path)
     found = "it is not a claim.toml, a record, a submission or an MLPerf log"
-    raise UsageError(f"levelbench lint {path}", found, write_down(head.decode("utf-8", "replace")))
+    raise UsageError(
+        f"levelbench lint {path}", found, write_down("" if b"\0" in head else head.decode("utf-8", "replace"))
+    )
 
 
 _SHORT = """\
@@ -236,9 +254,12 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
     from levelbench.claims.reading.records import read_runs
     from levelbench.records import Store as _Store
 
+    store = store or _Store("levelbench-results")
     try:
-        return list(read_runs(text, store or _Store("levelbench-results"), problems))
+        return list(read_runs(text, store, problems))
     except LevelbenchError as error:
+        if measured := _processes(text, store, problems):
+            return measured
         if len(text.split()) > 3 and "[" not in text:
             found = "it reads claims in files, and this is a sentence"
             raise UsageError("levelbench lint", found, write_down(text)) from error
@@ -246,6 +267,18 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
             found = f"there is no such file or folder, and {error.found}"
             raise UsageError(f"levelbench lint {text}", found, error.do) from error
         raise
+
+
+def _processes(text: str, store: Store, problems: list[LevelbenchError] | None) -> list[Claim]:
+    """What ``infer`` or ``time`` measured and ``text`` selects."""
+    from levelbench.records.commands import CommandRecord, latest_measurement
+    from levelbench.records.inference import InferenceRecord
+    from levelbench.records.process_selection import named_processes
+
+    found = [each.path for each in named_processes(InferenceRecord, store.path, [text])]
+    if not found and text == "latest":
+        found = [each.path for each in latest_measurement(store.path)]
+    return _measured(found or [each.path for each in named_processes(CommandRecord, store.path, [text])], problems)
 
 
 def _store_of(place: Path, store: Store | None) -> Store:
@@ -282,10 +315,16 @@ def read_folder(path: str | Path, problems: list[LevelbenchError] | None = None)
         do = "give a leaderboard, DAWNBench entries, MLPerf logs, records or claim files"
         said = "the folder has no claims"
         if any(_TRACKED.search(name) for _, names in _walk(Path(path)) for name in names):
-            said = "it has logs of TensorBoard, MLflow or W&B, which do not say what is claimed"
-            do = f"make records of them, levelbench import {path} --target METRIC=VALUE --task NAME, and lint NAME"
+            raise _untold(path)
         raise UsageError(f"levelbench lint {path}", said, do)
     return found
+
+
+def _untold(path: str | Path) -> UsageError:
+    """The refusal of a file or folder of logs whose claim only its author knows."""
+    said = "it has logs of TensorBoard, MLflow or W&B, which do not say what is claimed"
+    do = f"make records of them, levelbench import {path} --target METRIC=VALUE --task NAME, and lint NAME"
+    return UsageError(f"levelbench lint {path}", said, do)
 
 
 def stream_folder(path: str | Path, problems: list[LevelbenchError] | None = None) -> Iterator[Claim]:

@@ -26,6 +26,7 @@ from levelbench.errors import LevelbenchError
 from levelbench.importing.timings import import_timings, read_timings
 from levelbench.measure.environment import system_of
 from levelbench.records.commands import CommandRecord
+from levelbench.report.numbers import plural
 
 __all__ = ["read_command_files", "read_timings_file"]
 
@@ -87,7 +88,25 @@ def _claim(title: str, arms: dict[str, list[CommandRecord]]) -> Claim:
         )
         for side in sides[1:]
     ]
-    return Claim(title=f"time of {title}", sides=sides, read_from="records", comparisons=comparisons, where=base.where)
+    return Claim(
+        title=f"time of {title}",
+        sides=sides,
+        read_from="records",
+        comparisons=comparisons,
+        caveats=[text for name, records in arms.items() if (text := _failed(name, records))],
+        where=base.where,
+    )
+
+
+def _failed(name: str, records: Sequence[CommandRecord]) -> str:
+    """What to say of a command that failed: in every process, its time is not that of its work."""
+    reasons = [each.outcome.reason for each in records if each.outcome is not None and each.outcome.reason]
+    if not reasons:
+        return ""
+    told = f"{len(reasons)} of {plural(len(records), 'process', 'processes')} of {name} failed ({reasons[0]})"
+    if len(reasons) == len(records):
+        return f"refuse: {told}: how long its work takes is unknown"
+    return f"doubt: {told}, and their times count"
 
 
 def _side(name: str, records: Sequence[CommandRecord]) -> Side:
@@ -101,7 +120,15 @@ def _side(name: str, records: Sequence[CommandRecord]) -> Side:
         reported=None if figure is None else "median" if figure.statistic == "median" else "mean",
         runs_made=len(records),
         interval=ends_of(figure),
-        runs=[RunView(time_s=_wall_s(each), specification=first.key, where=str(each.path)) for each in records],
+        runs=[
+            RunView(
+                time_s=_wall_s(each),
+                specification=first.key,
+                failed=bool(each.outcome is not None and each.outcome.reason),
+                where=str(each.path),
+            )
+            for each in records
+        ],
         clock=ClockView(policy="wall", whole=True),
         timing=TimingView(_IMPORTED.format(tool=tool) if tool else _METHOD, deterministic=False),
         hardware=_hardware(records[0]),

@@ -14,12 +14,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from levelbench.claims.reading import write_down
+from levelbench.claims.reading import NothingStatedError, write_down
 from levelbench.claims.view import Claim
 from levelbench.errors import UsageError
 
@@ -85,7 +86,7 @@ class ProposedClaim:
 
 
 def read_published(path: Path) -> list[Claim]:
-    """The claims in the tables of a page; ``UsageError`` if there is none with a time, cost, quality or ratio."""
+    """The claims in the tables of a page; ``NothingStatedError`` if no table states a figure."""
     found = []
     for each in propose(path):
         data = _placed(each)
@@ -113,12 +114,13 @@ def propose(path: Path) -> list[ProposedClaim]:
         raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     tables = list(_tables(path, text))
-    found = [made for table in tables if (made := _proposal(table, str(path)))]
+    both = ((_proposal(table, str(path)), table) for table in tables)
+    found = [made for first, table in both if (made := first or _proposal(_turned(table), str(path)))]
     if not found:
         seen = (
             "no table of it states a time with its unit, a cost, a quality or a ratio" if tables else "it has no table"
         )
-        raise UsageError(f"levelbench lint {path}", seen, write_down("" if tables else text))
+        raise NothingStatedError(f"levelbench lint {path}", seen, write_down("" if tables else text))
     return found
 
 
@@ -139,20 +141,68 @@ def _csv(path: Path, text: str) -> Iterator[_Table]:
     reader = csv.reader(text.splitlines(), dialect)
     rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
     if rows:
-        yield _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";")
+        yield from _widened(_Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";"))
+
+
+def _turned(table: _Table) -> _Table:
+    """The table with a row for each column: the systems side by side, and their figures below one another."""
+    rows = [table.header, *(row for row in table.rows if len(row) == len(table.header))]
+    header, *columns = [list(column) for column in zip(*rows, strict=True)]
+    return _Table(table.title, header, columns, table.commas_unclear)
+
+
+def _widened(table: _Table) -> Iterator[_Table]:
+    """A table with a metric and its value in each row, as leaderboards export them: one for each dataset."""
+    heads = [_words(each.text).lower() for each in table.header]
+
+    def column(*names: str) -> int | None:
+        return next((heads.index(name) for name in names if name in heads), None)
+
+    metric, value = column("metric name", "metric"), column("metric value", "value")
+    name = column("model", "model name", "method", "system", "name")
+    if metric is None or value is None or name is None:
+        yield table
+        return
+    of = [at for at in (column("task", "task name"), column("dataset", "dataset name")) if at is not None]
+    wide: dict[str, dict[str, dict[str, QuotedCell]]] = {}
+    named: dict[tuple[str, str], QuotedCell] = {}
+    for row in table.rows:
+        if len(row) == len(heads):
+            title = ", ".join(row[at].text for at in of) or table.title
+            named.setdefault((title, row[name].text), row[name])
+            wide.setdefault(title, {}).setdefault(row[name].text, {}).setdefault(row[metric].text, row[value])
+    for title, models in wide.items():
+        metrics = dict.fromkeys(each for cells in models.values() for each in cells)
+        header = [QuotedCell("model", 1), *(QuotedCell(each, 1) for each in metrics)]
+        found = []
+        for model, cells in models.items():
+            first = named[title, model]
+            found.append([first, *(cells.get(each, QuotedCell("", first.line)) for each in metrics)])
+        yield _Table(title, header, found, table.commas_unclear)
 
 
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _TABLE = re.compile(r"\s*<table\b", re.IGNORECASE)
 """A table in HTML on a page in Markdown, where it begins a line."""
 _PIPE = re.compile(r"(?<!\\)\|")
-_MARKS = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*_`]{1,3}|</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>")
+_MARKS = re.compile(
+    r"\\(?P<kept>[\\`*_\[\]#|<>~])|!?\[(?P<text>[^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
+    r"</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>"
+)
+"""What is not shown; an underscore within a word is (``time_s``)."""
 _WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small", "span", "strong", "u"))
 """Tags that leave the words around them together; a footnote or a break in a cell does not."""
 
 
+_QUOTED = re.compile(r"\s*(?:>\s?)+")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
 def _markdown(text: str) -> Iterator[_Table]:
-    lines, said, fenced, at = text.splitlines(), "", False, 0
+    # Nobody sees what is in a comment; its line breaks stay, so that places are those of the page.
+    shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
+    lines = [_QUOTED.sub("", line, count=1) if line.lstrip().startswith(">") else line for line in shown.splitlines()]
+    said, fenced, at = "", False, 0
     while at < len(lines):
         line = lines[at]
         if line.lstrip().startswith(("```", "~~~")):
@@ -172,7 +222,7 @@ def _markdown(text: str) -> Iterator[_Table]:
             at = end + 1
             continue
         if not fenced:
-            said = _plain(line).lstrip("#> ").strip() or said
+            said = _plain(line).lstrip("# -+").rstrip(" :") or said
         at += 1
 
 
@@ -191,7 +241,7 @@ def _cells(line: str, at: int) -> list[QuotedCell]:
 
 
 def _plain(text: str) -> str:
-    return _MARKS.sub(lambda match: " " if _parts(match["tag"]) else match[1] or "", text).strip()
+    return _MARKS.sub(lambda at: " " if _parts(at["tag"]) else at["kept"] or at["text"] or "", text).strip()
 
 
 def _parts(tag: str | None) -> bool:
@@ -305,6 +355,7 @@ _UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("day", "days"), 86400.0),
 }
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
 _NUMBER = r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
@@ -313,37 +364,87 @@ _VALUE = re.compile(
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
     rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
-_IN_HEADING = re.compile(rf"[(\[,/]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]?\s*$", re.IGNORECASE)
+_ASIDE = re.compile(rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$")
+"""What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``."""
+_CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
+_PARTS = re.compile(rf"(?:\d{{1,9}}(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
+_PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
+"""A time of several units: ``1 h 23 min``, ``3m 20s``; ``0:10:28`` is of hours, minutes and seconds."""
+_IN_HEADING = re.compile(
+    rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]|[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
+    r"(?<!\d)(?<!\d )(?P<sign>%|\bpercentage\b)",
+    re.IGNORECASE,
+)
+"""A unit in brackets, or at the end (``time, s``, ``time_s``); a percent sign anywhere, except that of a number."""
 _RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
-_TIMES = re.compile(r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b", re.IGNORECASE)
+_TIMES = re.compile(
+    r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
+    r"^(?:mean|median|average|min|max)\s*[(\[]",
+    re.IGNORECASE,
+)
 _OTHER_TIMES = re.compile(
     r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|\blimit\b|"
+    r"\bstd\b|\bstd?dev|deviation|variance|σ|\bmin ?/ ?max\b|latency.*\(min\)|"
+    r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b",
     re.IGNORECASE,
 )
-"""Headings of times that are no time from start to end: how much is saved, or the sum over many processors."""
+"""Headings of times that are none from start to end: how much is saved, a spread, or the sum over many processors."""
+_END = re.compile(
+    r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile", re.IGNORECASE
+)
+"""Headings of times that stand beside a mean or median, and are not meant instead of it."""
 _NO_INTERVAL = re.compile(
     r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation", re.IGNORECASE
 )
 _PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
+_PRICE = re.compile(r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b", re.IGNORECASE)
+"""What something may be bought for, and no run has cost."""
+_EACH, _STEP = r"(?:\b(?:per|an?|each|one) |/ ?)(?:training )?", r"(?:step|iteration|iter)\b"
 _TIME_OF = (
-    ("epoch", re.compile(r"epoch", re.IGNORECASE)),
-    ("step", re.compile(r"\b(?:step|iteration|iter)\b", re.IGNORECASE)),
+    ("epoch", re.compile(rf"{_EACH}epoch\b|\bepoch (?:time|duration)|^epoch\b", re.IGNORECASE)),
+    ("step", re.compile(rf"{_EACH}{_STEP}|\b{_STEP} (?:time|duration|latency)|^{_STEP}", re.IGNORECASE)),
     ("call", re.compile(r"latency|inference|\bcall\b", re.IGNORECASE)),
     ("target", re.compile(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)", re.IGNORECASE)),
 )
 _QUALITY = re.compile(
-    r"\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|error rate|loss)\b",
+    r"percentage correct|\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|"
+    r"error rate|loss)\b",
     re.IGNORECASE,
 )
+_LONGEST = 60
+"""Characters of the name of a quality; a longer one is a sentence that mentions it."""
+_OTHER_QUALITIES = re.compile(
+    r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|\bstd\b|\bstd?dev|deviation|"
+    r"variance|σ|\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
+    r"\bevaluations?\b|\b(?:acc|accuracy|f1|bleu|map|top[- ]?[15])[- ]loss\b|\bloss of\b|\blost\b|"
+    r"\b(?:epochs|steps|iterations) to\b",
+    re.IGNORECASE,
+)
+"""Headings of what is not the quality itself: a difference, a share of another one, a spread, a count."""
+_SCALED = re.compile(
+    r"[×x*] ?10\b|10\^|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|[×*] ?\d{3}|\blog\b|normali[sz]ed|\brelative (?:time|latency)", re.IGNORECASE
+)
+"""Headings of figures that are not in the unit that is given."""
+_TRAINED = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
-_RUNS = re.compile(r"^(?:n|runs|seeds|trials|repeats|repetitions|number of (?:runs|seeds))$", re.IGNORECASE)
+_RUNS = re.compile(
+    r"^(?:n|(?:# |n |num |number of |no\. of )?(?:runs|seeds|trials|repeats|repetitions))$", re.IGNORECASE
+)
+_OF_RUNS = re.compile(
+    r"\b(?:of|over) (?P<of>[1-9]\d{0,5}) (?:runs|seeds|repeats|repetitions)\b|\bn ?= ?(?P<n>[1-9]\d{0,5})\b",
+    re.IGNORECASE,
+)
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
     (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
     (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
 )
+_NOTHING = re.compile(r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various)\W*)?", re.IGNORECASE)
+"""What a cell of words says that names nothing."""
+_SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
+"""The name of a row that sums up others."""
 _REPORTED = tuple(
     (re.compile(rf"(?<!to )(?<!to the )\b{words}\b", re.IGNORECASE), reported)
     for words, reported in (("median", "median"), ("(?:mean|average)", "mean"), ("(?:best|fastest)", "best"))
@@ -363,8 +464,7 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
         if named >= len(row) or not row[named].text:
             continue
         name, line = row[named].text, row[named].line
-        if name in known or len(row) > len(table.header):
-            why = "has more cells than the heading" if name not in known else "has the name of a row before it"
+        if why := _passed_over(name, name in known, len(row) > len(table.header)):
             left_out.append(f"line {line} {why}")
             continue
         known.add(name)
@@ -391,6 +491,15 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
     return ProposedClaim(data, {**quoted, **said}, file, tuple(left_out))
 
 
+def _passed_over(name: str, known: bool, longer: bool) -> str:
+    """Why a row is not read: what is said of a row that is left out; empty if it is read."""
+    if _SUMMED.fullmatch(name):
+        return "sums up other rows"
+    if known:
+        return "has the name of a row before it"
+    return "has more cells than the heading" if longer else ""
+
+
 def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
     turned = named < len(row) and _TIMES.search(row[named].text) is not None
@@ -406,7 +515,7 @@ def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[
 def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], list[str]]:
     """Columns of times, costs or ratios of which none is surely the claim's: each with its field, and why.
 
-    A time to a target is the one that is meant where it is the only one.
+    A time to a target is the one that is meant where it is the only one, else a mean or median beside extremes.
     """
     unclear: set[tuple[int, str]] = set()
     said = []
@@ -416,13 +525,28 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
             for at, fields in _stated(table, named, row):
                 if fields[0][0] == figure:
                     columns[at] = columns.get(at, False) or ("time_of", "target") in fields
-        to_target = [at for at, is_target in columns.items() if is_target]
+        meant = [at for at, is_target in columns.items() if is_target] or _central(table, list(columns))
         if len(columns) > 1:
-            apart = sorted(columns if len(to_target) != 1 else set(columns) - set(to_target))
+            apart = sorted(columns if len(meant) != 1 else set(columns) - set(meant))
             unclear |= {(at, figure) for at in apart}
             heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in apart)
             said.append(f"{heads}, as several columns have {what}")
+    qualities = {
+        at for row in table.rows for at, fields in _stated(table, named, row) if fields[0][0] == "quality.metric"
+    }
+    trained = sorted(at for at in qualities if _TRAINED.search(_words(table.header[at].text)))
+    if trained and len(trained) < len(qualities):
+        unclear |= {(at, "quality.metric") for at in trained}
+        heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in trained)
+        said.append(f"{heads}, as others are not of the training data")
     return unclear, said
+
+
+def _central(table: _Table, columns: list[int]) -> list[int]:
+    """The columns of a mean or median, if all others are extremes or parts of it."""
+    heads = {at: _words(table.header[at].text) for at in columns}
+    found = [at for at, head in heads.items() if any(word.search(head) for word, kind in _REPORTED if kind != "best")]
+    return found if all(_END.search(head) for at, head in heads.items() if at not in found) else []
 
 
 def _holds(side: Mapping[str, Any], name: str) -> bool:
@@ -443,9 +567,14 @@ def _name_column(table: _Table) -> int:
     """The first column whose cells are mostly words."""
     for at in range(len(table.header)):
         cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
-        if cells and sum(_VALUE.fullmatch(each) is None for each in cells) * 2 > len(cells):
+        if cells and sum(map(_is_words, cells)) * 2 > len(cells):
             return at
     return 0
+
+
+def _is_words(text: str) -> bool:
+    figure = _VALUE.fullmatch(text) is not None or _seconds_of(text) is not None
+    return not figure and any(each.isalpha() for each in text)
 
 
 def _comparisons(
@@ -466,42 +595,81 @@ def _comparisons(
 
 def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     """The fields of a side that a cell states below its heading."""
-    match = _VALUE.fullmatch(text)
+    text = _ASIDE.sub("", text)
+    match, written, head = _VALUE.fullmatch(text), head, _words(head)
+    of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
+    if _SCALED.search(head):
+        return
+    if match is None and of_time and (several_s := _seconds_of(text)) is not None:
+        yield from _time(head, several_s, (math.nan, math.nan))
+        return
     if match is None:
-        yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
+        if not _NOTHING.fullmatch(text):
+            yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
     if not math.isfinite(value) or (value < 0 and not _QUALITY.search(head)):
         return
-    inside = _IN_HEADING.search(head)
-    unit = own or (inside["unit"] if inside else "")
+    unit = own or _unit_of(written)
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
         yield "runs_made", int(value)
+    elif head.lower() == "year" and re.fullmatch(r"(?:19|20)\d\d", text):
+        yield "year", int(text)
     elif unit in ("x", "×", "") and _RATIO.search(head):
         yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
-        if not _PER.search(head):
+        if not _PER.search(head) and not _PRICE.search(head):
             yield "cost_usd", value
-    elif _QUALITY.search(head) and not _TIMES.search(head):
+    elif _OTHER_QUALITIES.search(head) and _QUALITY.search(head):
+        return
+    elif _QUALITY.search(head) and not _TIMES.search(head) and len(head) <= _LONGEST:
         scale = 0.01 if unit == "%" else 1.0
-        yield "quality.metric", head
+        yield "quality.metric", written
         yield "quality.value", _scaled(value, scale)
         low, high = _ends(head, match, scale)
         if low <= high:
             yield "quality.low", low
             yield "quality.high", high
-    elif _OTHER_TIMES.search(head) or _RATES.search(head):
+    elif _OTHER_TIMES.search(head) or _RATES.search(written):
         return
-    elif (own in _UNITS or _TIMES.search(head)) and unit.lower() in _UNITS:
-        yield from _time(head, match, value, _UNITS[unit.lower()])
+    elif (own in _UNITS or of_time) and unit.lower() in _UNITS:
+        unit_s = _UNITS[unit.lower()]
+        yield from _time(head, _scaled(value, unit_s), _ends(head, match, unit_s))
+
+
+def _words(head: str) -> str:
+    """A heading such as ``wall_time_s`` in words."""
+    return head.replace("_", " ").strip()
+
+
+def _unit_of(head: str) -> str:
+    """The unit in a heading, or that it is; none where it names several."""
+    if _TIMES.search(head) and head.strip().lower() in _UNITS:
+        return head.strip().lower()
+    units = {(match["unit"] or match["last"] or "%").lower() for match in _IN_HEADING.finditer(head)}
+    return units.pop() if len(units) == 1 else ""
 
 
 _NAMES = {"hardware": "hardware.description", "framework": "framework", "data": "data.name"}
 
 
-def _time(head: str, match: re.Match[str], value: float, unit_s: float) -> Iterator[tuple[str, Any]]:
-    yield "time_s", _scaled(value, unit_s)
-    low, high = _ends(head, match, unit_s)
+def _seconds_of(text: str) -> float | None:
+    """A time of several units, each smaller than the one before; ``None`` for anything else."""
+    if clock := _CLOCK.fullmatch(text):
+        return 3600.0 * int(clock["h"]) + 60.0 * int(clock["min"]) + float(clock["s"])
+    if not _PARTS.fullmatch(text):
+        return None
+    parts = [
+        (float(each["value"]), 60.0 if each["unit"] == "m" else _UNITS[each["unit"]]) for each in _PART.finditer(text)
+    ]
+    sizes = [unit_s for _, unit_s in parts]
+    falling = all(before > after for before, after in pairwise(sizes))
+    return float(f"{sum(value * unit_s for value, unit_s in parts):.12g}") if falling else None
+
+
+def _time(head: str, value_s: float, ends_s: tuple[float, float]) -> Iterator[tuple[str, Any]]:
+    yield "time_s", value_s
+    low, high = ends_s
     if low <= high:
         yield "interval", [low, high]
     for kind, words in _TIME_OF:
@@ -512,6 +680,8 @@ def _time(head: str, match: re.Match[str], value: float, unit_s: float) -> Itera
         if word.search(head):
             yield "reported", reported
             break
+    if runs := _OF_RUNS.search(head):
+        yield "runs_made", int(runs["of"] or runs["n"])
 
 
 def _ends(head: str, match: re.Match[str], scale: float) -> tuple[float, float]:

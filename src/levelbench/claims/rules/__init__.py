@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
 from levelbench import plugins
-from levelbench.claims.rule import Rule
+from levelbench.claims.rule import SEVERITIES, Diagnostic, Rule
+from levelbench.claims.view import Claim
 from levelbench.errors import DefinitionError
 
 __all__ = ["all_rules", "shipped_rules"]
@@ -35,8 +38,28 @@ def all_rules() -> tuple[Rule, ...]:
         if rule.code in found:
             what = f"its code {rule.code} is that of the rule {found[rule.code].name}"
             raise DefinitionError(f"rule {name!r}", what, "give it a code of its own, such as ACME101")
-        found[rule.code] = rule
+        found[rule.code] = replace(rule, check=_watched(rule))
     return tuple(sorted(found.values(), key=lambda rule: rule.code))
+
+
+def _watched(rule: Rule) -> Callable[[Claim], list[Diagnostic]]:
+    """The check of another package's rule; ``DefinitionError`` names the rule if it fails, or finds what is none."""
+
+    def check(claim: Claim) -> list[Diagnostic]:
+        do = "tell its authors; --select with the codes of other rules leaves it out"
+        try:
+            found = list(rule.check(claim))
+        except Exception as error:
+            what = f"its check fails on {claim.title!r}: {type(error).__name__}: {error}"
+            raise DefinitionError(f"rule {rule.code}", what, do) from error
+        for each in found:
+            if each.code != rule.code or each.severity not in SEVERITIES:
+                what = f"its check finds {each.code} of severity {each.severity!r}"
+                do = f"let it find {rule.code}, as one of {', '.join(SEVERITIES)}"
+                raise DefinitionError(f"rule {rule.code}", what, do)
+        return found
+
+    return check
 
 
 @cache

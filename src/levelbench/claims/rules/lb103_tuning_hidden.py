@@ -30,7 +30,8 @@ def _gains_by_tuning(claim: Claim, side: Side) -> bool:
     by = {each.of for each in claim.comparisons if each.new == side.name}
     if by & {"target", "quality", "cost"} or (side.time_of == "target" and side.time_s is not None):
         return True
-    return not by and (side.cost_usd is not None or (side.time_s is None and side.quality.value is not None))
+    # A whole training with what it reached is a time to that quality, too.
+    return not by and (side.cost_usd is not None or side.quality.value is not None)
 
 
 def _shown_h(claim: Claim) -> float:

@@ -20,6 +20,8 @@ _WIDEST = ("float32", "tf32", "bfloat16", "float16", "float8", "float64")
 _MUCH = 1.5
 _COUNT = re.compile(r"^\d+ ?(?:x ?)?")
 _YEARS = 3
+_THREADS = re.compile(r"\b(?:threads?|threaded|cores?|serial|sequential|parallel\w*|scal(?:es|ing))\b", re.IGNORECASE)
+"""Words of a claim that more threads are faster than fewer."""
 _DO = "measure both sides on the same machine, or claim a difference between systems, not methods"
 
 
@@ -34,6 +36,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         yield from _older(pair, new, base)
         yield from _weaker(pair, new, base)
         yield from _fewer(pair, new, base)
+        yield from _idle_cores(pair, new, base, claim)
 
 
 def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
@@ -136,6 +139,22 @@ def _fewer(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) ->
         f"'{new.name}' are {times(ours / theirs)} as many as '{base.name}' of the base{_credit(pair, ours / theirs)}"
     )
     yield guilty(f"{pair.new_field}.hardware.accelerators", found, _DO, pair.where, "warning")
+
+
+def _idle_cores(
+    pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware, claim: Claim
+) -> Iterator[Diagnostic]:
+    """A base that leaves cores of the same processor idle which the new side uses, where threads are not the claim."""
+    ours, theirs = pair.new.hardware.threads_used, pair.base.hardware.threads_used
+    if new.accelerated or base.accelerated or new.part != base.part or not ours or not theirs or ours < _MUCH * theirs:
+        return
+    said = " ".join((claim.title, pair.new.name, pair.base.name))
+    if pair.comparison.base_kind in _OWN_SCALING or (not of_another(pair) and _THREADS.search(said)):
+        return
+    found = f"'{pair.base.name}' uses {plural(theirs, 'thread')} of '{base.name}', and '{pair.new.name}' {ours:,}"
+    do = "give the base as many threads, or claim what one thread of each does"
+    found += _credit(pair, ours / theirs)
+    yield guilty(f"{pair.base_field}.hardware.threads_used", found, do, pair.where, "warning")
 
 
 def _scales(pair: ComparedPair) -> bool:

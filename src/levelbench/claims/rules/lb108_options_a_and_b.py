@@ -11,7 +11,7 @@ from levelbench.claims.view import Claim, Setup, Side
 from levelbench.report.numbers import plural
 
 _DO = "take the time and the quality from the same runs, and give that pair; a second set of options is a second pair"
-_SPEED = ("target", "epoch", "step", "throughput", "latency", "operations")
+_SPEED = ("target", "run", "epoch", "step", "throughput", "latency", "operations")
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ from levelbench.claims.rules._common import (
     ComparedPair,
     beyond,
     direction_of,
+    far_worse,
     guilty,
     is_training,
     level_of,
@@ -24,8 +25,8 @@ from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
 
 _BOTH = "give time and quality of both sides, each with its interval"
 _ALIKE = "compare on one metric, split, target and clock"
-_SPEED = {"target", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
-_NEVER_ALONE = {"epoch", "step", "throughput", "latency", "operations", "cost"}
+_SPEED = {"target", "run", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
+_NEVER_ALONE = {"run", "epoch", "step", "throughput", "latency", "operations", "cost"}
 """Figures that need a quality next to them: a time to a target includes it, and a kernel has none."""
 
 _LOSSY = re.compile(
@@ -36,6 +37,9 @@ _LOSSY = re.compile(
     re.IGNORECASE,
 )
 """Words for ways to be faster that can cost quality."""
+_SAYS_QUALITY = re.compile(r"accura|qualit|top-?[15]\b|points?\b|loss|error|perplex|bleu|f1\b|\bmap\b", re.IGNORECASE)
+_ANSWERS = re.compile(r"\binfer|\bserv(?:es|ing)\b|\bprompts?\b|\bgenerat|\bdecod|\blatency\b", re.IGNORECASE)
+"""Words for a trained network at work, whose answers are those of any batch."""
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
 
@@ -100,7 +104,7 @@ def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     others = [each for each in claim.comparisons if each is not pair.comparison and each.base == pair.base.name]
     if of in _NEVER_ALONE:
         elsewhere = any(each.of in {"quality", "target"} for each in others)
-        yield from _speed_only(pair, elsewhere, _may_differ(pair, claim))
+        yield from _speed_only(pair, elsewhere, _may_differ(pair, claim), _SAYS_QUALITY.search(claim.title) is not None)
     elif of == "target" and pair.new.quality.target is None and pair.base.quality.target is None:
         what = f"the target of '{pair.new.name}' and of '{pair.base.name}'"
         yield not_stated(f"{pair.new_field}.quality.target", what, _ALIKE, pair.where)
@@ -119,20 +123,23 @@ def _may_differ(pair: ComparedPair, claim: Claim) -> bool:
     ours, theirs = precision_of(new), precision_of(base)
     if (pair.comparison.of == "cost" and is_training(new)) or (ours and theirs and ours != theirs):
         return True
-    sizes = ("global_batch", "input_size", "flops_per_sample")
+    sizes = ["input_size", "flops_per_sample"]
+    if not _ANSWERS.search(claim.title):
+        sizes.append("global_batch")
     stated = ((getattr(new.workload, name), getattr(base.workload, name)) for name in sizes)
     if any(one and other and one != other for one, other in stated):
         return True
     return _LOSSY.search(" ".join((claim.title, new.name, base.name))) is not None
 
 
-def _speed_only(pair: ComparedPair, elsewhere: bool, may_differ: bool) -> Iterator[Diagnostic]:
-    """``elsewhere``: another comparison with the same baseline is about quality."""
+def _speed_only(pair: ComparedPair, elsewhere: bool, may_differ: bool, said: bool) -> Iterator[Diagnostic]:
+    """``elsewhere``: another comparison with the same baseline is about quality; ``said``: so is the title."""
     comparison, new, base = pair.comparison, pair.new.quality, pair.base.quality
     level, known, field = level_of(new), level_of(base), f"{pair.field}.quality_compared"
     # LB101 reports more ranks or a larger batch that lose quality.
     open_ = not comparison.quality_compared and not _grown(pair)
-    if open_ and level is not None and known is not None and beyond(known, level):
+    worse = level is not None and known is not None and (beyond(known, level) or (far_worse(known, level) and not said))
+    if open_ and level is not None and known is not None and worse:
         found = f"the {comparison.of} is compared, but not the quality: '{pair.new.name}' has {level.text},"
         found += f" '{pair.base.name}' {known.text}"
         yield guilty(field, found, _BOTH, pair.where, _said(comparison.quality_compared))

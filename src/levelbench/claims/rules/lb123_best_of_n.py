@@ -27,7 +27,12 @@ from levelbench.report.numbers import plural
 __all__ = ["expected_extreme", "rule"]
 
 _DO = "report the median or mean of all runs with its interval, and add the best if you like"
-_BEST = re.compile(r"\b(?:best|fastest|quickest)[- ](?:of|run|out of)\b", re.IGNORECASE)
+_BEST = re.compile(
+    r"\b(?:best|fastest|quickest)[- ](?:of|run|seed|trial|attempt|out of)\b|"
+    r"\b(?:best|fastest|lowest|highest|smallest|largest|minimum|maximum) (?:\w+ ){0,2}(?:of|out of|from|among|over|in) "
+    r"(?:\w+ ){1,2}(?:runs|seeds|trials|attempts|repetitions|tries)\b",
+    re.IGNORECASE,
+)
 _UP_TO = re.compile(r"\bup to (?:an? )?[\d.,]+ ?(?:x\b|times|%|-?fold)", re.IGNORECASE)
 _SAME = 1e-3
 """A claimed figure is a run's if they agree within printed rounding, and the runs differ by far more."""

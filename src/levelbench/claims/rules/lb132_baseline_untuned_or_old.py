@@ -17,6 +17,8 @@ _SOURCE = "say where the baseline is from: a paper, a commit, an entry"
 _OLD = 3
 """Years between the two sides from which on a baseline is old."""
 _EFFORT = 4.0
+_OVERHEAD = re.compile(r"\boverhead\b|\badds\b.*\bto the (?:time|run|step)", re.IGNORECASE)
+"""Of what a program costs that is added to another, the other is no opponent."""
 _NAMED = re.compile(r"(?!\W*(none|unknown|unpublished|internal|private|n/?a|tba|tbd|various)\W*$)\W*\w", re.IGNORECASE)
 """A source is a name that a reader can look up."""
 
@@ -26,9 +28,9 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         # A speed-up over a single process of the same program needs no opponent.
         if pair.comparison.base_kind in {"serial", "one-process"} or _itself(pair):
             continue
-        yield from _tuning(pair)
-        yield from _age(pair, claim)
-        yield from _source(pair)
+        found = [*_tuning(pair), *_age(pair, claim), *_source(pair)]
+        added = _OVERHEAD.search(claim.title) is not None
+        yield from (each for each in found if not added or each.severity != "not-stated")
 
 
 def _itself(pair: ComparedPair) -> bool:

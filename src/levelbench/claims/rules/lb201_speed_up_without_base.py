@@ -49,9 +49,9 @@ def _has_base(claim: Claim, comparison: ComparisonView, base: Side | None) -> bo
 
 
 _TIMES: dict[str, tuple[str, ...]] = {
-    "": ("target", "epoch", "step", "kernel", "latency"),
-    "target": ("target",),
-    "run": ("target",),
+    "": ("target", "run", "epoch", "step", "kernel", "latency"),
+    "target": ("target", "run"),
+    "run": ("target", "run", "latency"),
     "epoch": ("epoch",),
     "step": ("step",),
     "call": ("latency", "kernel", "step"),

@@ -7,28 +7,43 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, number, pairs
+from levelbench.claims.rules._common import ComparedPair, guilty, number, pairs, percent
 from levelbench.claims.view import Claim, Side
 
 _LEVEL = 0.05
 _SAME = re.compile(
-    r"\b(?:no (?:significant |measurable |noticeable |real )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
+    r"\b(?:no (?:\w+ )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
     r"without (?:any )?(?:loss|overhead|slowdown|penalty)|negligible|on par|as (?:fast|good|accurate) as|the same|"
-    r"equally|equal to|equivalent|identical|alike|comparable|matches|indistinguishable|cannot be told from|for free)\b",
+    r"equally|equal to|equivalent|identical|alike|comparable|matches|indistinguishable|cannot be told from|for free|"
+    r"same (?:accuracy|quality|performance|speed|loss|time)|lossless|unaffected|unchanged|(?:do|does) not suffer|"
+    r"(?:preserv|retain|maintain)(?:s|ed|es)?)\b",
     re.IGNORECASE,
 )
+_SAYS_ONLY_THAT = re.compile(
+    r"\b(?:found|find|saw|see|detected?)\b(?: \w+)? no\b|"
+    r"\bno (?:\w+ ){1,4}(?:was|were|is|are) (?:found|seen|detected)\b|"
+    r"\b(?:could|can) ?not (?:be )?(?:show|find|found|see|seen|detect)",
+    re.IGNORECASE,
+)
+"""What a test without a finding does show: that nothing was found."""
+_OF_SPEED = re.compile(r"overhead|slow|cost|penalty|free|fast", re.IGNORECASE)
+_ROOM = 0.9
+"""The ratio below which an interval does not show that nothing is lost, however little may matter."""
 _BOUND = "give the interval of the ratio, and the size below which a difference does not matter: it has to lie inside"
 _MORE = "say that no difference was found, or make more runs: levelbench compare says how many"
 
 _NONE = re.compile(
     r"\b(?:(?:no|without)(?: an?)?(?: any)?(?: statistically)?"
-    r"(?: (?:significant|measurable|noticeable|appreciable|real|visible))?"
+    r"(?: (?:significant|measurable|noticeable|appreciable|real|visible|discernible|detectable|perceptible))?"
     r"(?: (?:accuracy|quality|performance|speed|runtime))? "
     r"(?:loss|overhead|slow-?down|penalty|degradation|drop|additional cost)"
     r"(?! (?:functions?|scal\w+|spikes?|terms?)\b)|"
+    r"(?:zero|no)[- ](?:cost|overhead) \w+ing|costs nothing|imperceptible (?:loss|overhead|slow-?down|drop)|"
     r"no (?:significant|measurable|noticeable) cost|equally (?:fast|good|accurate)|indistinguishable|"
     r"negligible (?:\w+ )?(?:loss|overhead|slow-?down|penalty|degradation|drop|costs?|effect|impact|difference)|"
     r"(?:is|are) negligible|leaves? (?:\w+ ){1,3}(?:unchanged|intact)|"
+    r"(?:is|are|runs?) for free|comes? for free|(?:virtually|nearly|near|practically|almost)[- ]lossless|"
+    r"lossless (?:in practice|quanti[sz]\w+|pruning|speed-?up)|"
     r"cannot be told from|without (?:losing|hurting|harming|sacrificing)|"
     r"(?:does not|do not|doesn't|don't) (?:hurt|harm|degrade|sacrifice)|"
     r"no (?:better|worse|faster|slower|(?:more|less) accurate) than)\b",
@@ -39,9 +54,12 @@ _NONE = re.compile(
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     said = _SAME.search(claim.title) or _NONE.search(claim.title)
-    if (none := _NONE.search(claim.title)) and not any(_bounded(pair) for pair in pairs(claim)):
+    none = _NONE.search(claim.title)
+    if none and not any(_bounded(pair) for pair in pairs(claim)):
         found = f"the claim says '{none[0]}', and gives neither a test nor an interval in which a difference may lie"
         yield guilty("title", found, _BOUND, claim.where, "warning")
+    elif none:
+        yield from _wide(claim, none[0])
     for pair in pairs(claim):
         p_value = pair.comparison.p_value
         if p_value is None:
@@ -49,7 +67,8 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if impossible := _of_one_run(pair, p_value):
             yield impossible
         elif p_value >= _LEVEL and pair.comparison.interval is None:
-            yield from _nothing_found(pair, p_value, said[0] if said else "")
+            claims_it = said is not None and not _SAYS_ONLY_THAT.search(claim.title)
+            yield from _nothing_found(pair, p_value, said[0] if said and claims_it else "")
 
 
 def _bounded(pair: ComparedPair) -> bool:
@@ -61,6 +80,24 @@ def _bounded(pair: ComparedPair) -> bool:
     if comparison.p_value is not None or comparison.interval is not None:
         return True
     return all(side.quality.low is not None or side.interval is not None for side in (pair.new, pair.base))
+
+
+def _wide(claim: Claim, word: str) -> Iterator[Diagnostic]:
+    """No difference is claimed, and the interval of the ratio has room for one that matters."""
+    of_speed = _OF_SPEED.search(word) is not None
+    for pair in pairs(claim):
+        bounds = pair.comparison.interval
+        if (
+            bounds is None
+            or (pair.comparison.of != "quality") is not of_speed
+            or not bounds[0] < _ROOM <= 1 <= bounds[1]
+        ):
+            continue
+        found = (
+            f"the claim says '{word}' of '{pair.new.name}' and '{pair.base.name}', and the interval of their ratio, "
+            f"[{number(bounds[0])}, {number(bounds[1])}], has room for a difference of {percent(1 - bounds[0])}"
+        )
+        yield guilty(f"{pair.field}.interval", found, _BOUND, pair.where, "warning")
 
 
 def _of_one_run(pair: ComparedPair, p_value: float) -> Diagnostic | None:
