@@ -181,8 +181,7 @@ def command(context: click.Context, /, what: str | None, as_json: bool, tested: 
         _refuse(context, others, f"{what} holds a task or recipes")
         return check_training(what, _words(TrainingWords, given), as_json)
     if kind == "optimizer":
-        own = Path(file).suffix == ".py"
-        return _optimizer(context, Path(file) if own else None, {**given, "only": only if own else what}, as_json)
+        return _optimizer(context, what, given, as_json)
     if kind == "scheme":
         from levelbench.cli.check_training import SchemeWords, check_schemes
 
@@ -241,15 +240,17 @@ def _instead(path: Path) -> str:
     return "define one; levelbench check --help says what there is"
 
 
-def _optimizer(context: click.Context, path: Path | None, given: dict[str, Any], as_json: bool) -> int:
+def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json: bool) -> int:
     from levelbench.cli.check_training import check_optimizers
 
     without = {name: option for name, option in _SHARED.items() if name != "reference"}
     others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_SCHEMES | without
-    _refuse(context, others, f"{path} holds an optimizer" if path else f"{given['only']} is an optimizer")
+    file, name = _in_file(what)
+    path = Path(file) if Path(file).suffix == ".py" else None
+    _refuse(context, others, f"{path} holds an optimizer" if path else f"{what} is an optimizer")
     return check_optimizers(
         path,
-        only=given["only"],
+        only=name if path else what,
         reference=given["reference"],
         framework=given["frameworks"],
         plot=given["plot"],
