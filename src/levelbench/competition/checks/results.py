@@ -74,6 +74,11 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
     if infinite:
         return
     yield from _forward(entry, curve, at)
+    counts = {"epoch": curve.epoch, "samples": curve.samples, "steps": curve.steps}
+    untrained = [name for name, values in counts.items() if values and values[-1] == 0]
+    if untrained and run.status == "done" and run.reached is not False:
+        found = f"it ends after 0 {' and 0 '.join(untrained)}"
+        yield entry.warning("B139", at, found, "check how the model was made: nothing was trained here")
     target, least, most = entry.submission.target, min(curve.quality), max(curve.quality)
     outside = most if target.high is not None and most > target.high else least
     if found := unlike_scale(target, outside):
