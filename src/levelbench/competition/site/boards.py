@@ -343,7 +343,7 @@ def rankings(board: BoardPayload, top: int) -> list[BoardRanking]:
         rows = [
             RankingRow(
                 *(figure.rank, figure.ranks, figure.against, each.model, each.author, figure.text),
-                *(each.signed, each.machine, said_of(each, figure), each.id),
+                *(each.signed, each.machine, [*filter(None, [each.rerun]), *said_of(each, figure)], each.id),
             )
             for each, figure in ((each, figures[each.id]) for each in having[:top])
         ]
@@ -618,7 +618,7 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
             price = _number(entry.price.usd_per_hour if entry.price else None)
             about = [*map(_cell, (*texts, entry.code_url or "")), price, entry.signed, entry.machine]
             reasons = dict.fromkeys(figure.reason for figure in shown if figure is not None and figure.reason)
-            said = _cell("; ".join([*reasons, *said_of(entry, None)]))
+            said = _cell("; ".join([*reasons, *filter(None, [entry.rerun]), *said_of(entry, None)]))
             table.writerow([*same, *about, *map(_number, bounds), *map(_number, counts), said])
     return out.getvalue().encode("utf-8", "replace")
 
