@@ -94,6 +94,11 @@ def test_how_a_re_run_ended_is_beside_the_mark_of_the_machine(by_hand):
     assert page.count(f'<li class="badge bad long">{words}</li>') == page.count("re-run:") == 1
 
 
+def test_the_head_of_a_page_does_not_hide_that_its_record_is_in_doubt(by_hand):
+    doubted, trusted = (by_hand.board([placed(by_hand, "a", 1, 1, 1, None, doubts=each)]) for each in (["d"], []))
+    assert [leaders_of(board)[0].standing.endswith("with doubts") for board in (doubted, trusted)] == [True, False]
+
+
 def test_how_a_re_run_ended_is_in_the_row_of_every_table(by_hand):
     words = "re-run: inconsistent, samples 2.01 times [1.80, 2.20], 2026-11-28, A CPU"
     board = by_hand.board([placed(by_hand, "a", 1, 1, 1, None, rerun=words, doubts=["d"])])

@@ -444,14 +444,17 @@ def counted(entry: EntryPayload, aggregation: str) -> str:
 
 
 def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -> str:
-    """``single run``, or ``reached 5/5, [9.1, 10.2]``; how many have the same value, or cannot be told from it."""
+    """``single run``, or ``reached 5/5, [9.1, 10.2]``; how many have the same value, or cannot be told from it.
+
+    And whether its row has doubts, so that the head of a page does not hide them.
+    """
     figure = entry.figures[column]
     _, bracket, interval = figure.text.partition(" [")
     within = [f"[{interval}"] if bracket else ["no interval"] * (entry.n > 1)
     shared = [f"shared with {more} more"] * (more > 0)
     if figure.worst is not None and figure.worst > 1:
         shared = [f"not distinguishable from {figure.worst - 1} more"]
-    return ", ".join([counted(entry, aggregation), *within, *shared])
+    return ", ".join([counted(entry, aggregation), *within, *shared, *["with doubts"] * bool(entry.doubts)])
 
 
 FEW_BYTES = 1 << 18
