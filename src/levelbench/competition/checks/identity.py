@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, is_sha256, shown
+from levelbench.competition.checks import FLOPS, CheckedEntry, EntryFinding, instant_of, is_sha256, shown
 from levelbench.competition.entries import (
     Inference,
     Setting,
@@ -322,6 +322,8 @@ NOT_IN_RECIPES = frozenset(
     }
 )
 """Settings that no recipe has: what ended runs early, and how several processes trained."""
+_BESIDE_RECIPES = frozenset(("recipe", "device", "evaluate_every", "budget_epochs", FLOPS))
+"""What every entry of training states beside the settings of its recipe."""
 _SCHEME = "scheme."
 """The prefix of a scheme's own settings."""
 
@@ -382,6 +384,9 @@ def _settings(
         if extra and not {name, name.partition(".")[0]} & {*wanted, *may_change} and (name, value) != ("ranks", 1):
             found = f"it is {shown(str(value))}, but the task's recipe has none"
             yield differs("B169", f"settings.{shown(name)[1:-1]}", found)
+        elif entry.submission.mode == "training" and not extra and name not in {*wanted, *may_change, *_BESIDE_RECIPES}:
+            found = f"it is {shown(str(value))}, and the task's recipe has no such setting"
+            yield entry.warning("B169", f"settings.{shown(name)[1:-1]}", found, "check what the author changed")
 
 
 _FLOOR_USD = 0.001
