@@ -2,12 +2,17 @@
 
     python benchmarks/tampering.py [--tamperings 1000] [--seed 0] [--runs FOLDER]
     python benchmarks/tampering.py --honest 10000 [--busy 4] [--runs FOLDER]
+    python benchmarks/tampering.py --entries 20 [--seed 0] [--runs FOLDER]
 
 Makes a store of two arms of real runs (or takes those of FOLDER, which has `a/` and `b/`), then changes one record of
 the second arm at a time: single bits, times scaled and shifted, events swapped, dropped and doubled, forged ends,
 qualities and headers, and the events of one run under the header of another. Each change is tried twice: as it is, and
 with all checksums computed again by the forger, who also makes the board's entry anew of the forged record. The three
 commands run in this process as a user calls them. Every row says how many of the changes each of them found.
+
+`--entries` makes twelve entries of a leaderboard, each of three real runs of `digits` with its own settings and seeds,
+and so many forged ones that claim to need 1.5 to 3 times less, with all digests computed again and no doubts. It counts
+what `board verify` says of each: it needs the machine to itself, since a busy one cannot tell what times are true.
 
 `--honest` makes so many runs instead, each in a process of its own, from seed `--seed` on, with `--busy` processes
 beside them that keep the machine busy, and says how many of them contradict themselves: it has to be none.
@@ -16,6 +21,7 @@ beside them that keep the machine busy, and says how many of them contradict the
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import json
 import os
@@ -41,13 +47,19 @@ from tests.warm import TORCH, WARM
 
 from levelbench.cli import main as levelbench
 from levelbench.competition import making
-from levelbench.competition.entries import file_digest, read_submission
+from levelbench.competition.entries import SubmittedCurve, curve_digest, file_digest, read_submission
 from levelbench.errors import LevelbenchError
 from levelbench.records import read_record, summarise
 from levelbench.records.lines import checksum_in, sealed
 
 _ARMS = {"a": "digits[hidden=96]", "b": "digits"}
 _RUNS = 3
+_OPEN_ENDED = 8
+_PUBLISHED = (
+    *("lr=0.05", "lr=0.03", "lr=0.08", "hidden=256", "hidden=512", "batch=32", "batch=128", "momentum=0.8"),
+    *("recipe=onecycle", "recipe=onecycle,lr=0.2", "recipe=onecycle,epochs=20", "recipe=onecycle,hidden=512"),
+)
+"""Settings of the honest entries; the first ``_OPEN_ENDED`` stop once the target is confirmed."""
 _TOOLS = ("compare", "lint", "board check")
 _SUM = re.compile(rb',"sum":"[0-9a-f]{16}"}\n')
 _FOUND = re.compile(r"is damaged|contradicts itself|comes after the end|is not the header|schema \d+ and this version")
@@ -496,11 +508,117 @@ def judge_honest(runs: Path) -> None:
     print(f"honest runs: {sum(status.values())} ({counts}); that contradict themselves: {accused}")
 
 
+def _factors(run: dict[str, Any], factor: float, *columns: str) -> None:
+    """The columns of the run's curve divided by the factor; counts stay whole."""
+    for name in columns:
+        run["curve"][name] = [type(each)(each / factor) for each in run["curve"][name]]
+
+
+def fewer_seconds(run: dict[str, Any], factor: float) -> None:
+    """All times divided."""
+    _factors(run, factor, "time_s")
+
+
+def fewer_samples(run: dict[str, Any], factor: float) -> None:
+    """Samples, steps and epochs divided."""
+    _factors(run, factor, "samples", "steps", "epoch")
+
+
+def fewer_of_both(run: dict[str, Any], factor: float) -> None:
+    """Times, samples, steps and epochs divided."""
+    _factors(run, factor, "time_s", "samples", "steps", "epoch")
+
+
+def evaluations_left_out(run: dict[str, Any], factor: float) -> None:
+    """The curve ends earlier, with the qualities that it ended with."""
+    curve = run["curve"]
+    count, end = max(2, int(len(curve["quality"]) / factor)), curve["quality"][-2:]
+    run["curve"] = {name: values[:count] for name, values in curve.items()}
+    run["curve"]["quality"][-2:] = end
+
+
+def better_qualities(run: dict[str, Any], factor: float) -> None:
+    """The curve ends earlier, with qualities that an example or more lifts to the target."""
+    curve = run["curve"]
+    count = max(2, int(len(curve["quality"]) / factor))
+    run["curve"] = {name: values[:count] for name, values in curve.items()}
+    run["curve"]["quality"][-2:] = [max(each, 345 / 359) for each in run["curve"]["quality"][-2:]]
+
+
+def shorter_steps(run: dict[str, Any], factor: float) -> None:
+    """The phases of training are shorter, and the times with them; preparing takes what it took."""
+    times, prepared = run["curve"]["time_s"], run["phases_s"]["prepare"]
+    left = max(times[-1] / factor - prepared, 0.02 * times[-1]) / (times[-1] - prepared)
+    run["curve"]["time_s"] = [prepared + (each - prepared) * left for each in times]
+
+
+FORGERIES = (fewer_seconds, fewer_samples, fewer_of_both, evaluations_left_out, better_qualities, shorter_steps)
+
+
+def forged(entry: Path, kind: Callable[..., None], factor: float) -> dict[str, Any]:
+    """The entry with every run forged, its phases and its time to the target as they follow, and no doubts."""
+    stated: dict[str, Any] = json.loads(entry.read_bytes())
+    for run in stated["runs"]:
+        before = run["curve"]["time_s"][-1]
+        kind(run, factor)
+        time_s = run["curve"]["time_s"][-1]
+        run["phases_s"] = {name: each * time_s / before for name, each in run["phases_s"].items()}
+        run["time_to_target_s"] = time_s
+        run["curve_digest"] = curve_digest(msgspec.convert(run["curve"], SubmittedCurve))
+        run["record_digest"] = hashlib.sha256(run["curve_digest"].encode()).hexdigest()
+        run["record_id"] = run["record_digest"][:16]
+        run.pop("suspect", None)
+    return stated
+
+
+def try_entries(runs: Path, count: int, seed: int) -> None:
+    """Verify twelve honest entries and ``count`` forged ones, and print what is said of them."""
+    random = Random(seed)
+    # Two threads that wait for each other on busy cores take minutes for a run of a tenth of a second.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    said: Counter[tuple[str, str]] = Counter()
+    with WARM.processes():
+        made = [make_published(runs, at, words) for at, words in enumerate(_PUBLISHED)]
+        honest = [(entry, "honest", entry.read_bytes()) for entry in made]
+        tried = []
+        for at in range(count):
+            kind, factor = FORGERIES[at % len(FORGERIES)], random.choice((1.5, 1.5, 1.7, 2.0, 3.0))
+            # A recipe of fixed length needs the samples of its length, whatever somebody claims.
+            entry = made[at % (len(made) if kind in (fewer_seconds, shorter_steps) else _OPEN_ENDED)]
+            tried.append((entry, kind.__name__.replace("_", " "), msgspec.json.encode(forged(entry, kind, factor))))
+        for at, (entry, name, text) in enumerate((*honest, *tried)):
+            place = runs / f"verified-{at}"
+            place.mkdir(exist_ok=True)
+            (place / entry.name).write_bytes(text)
+            words = ("--into", str(place / "runs"), "--seed", str(1000 * seed + 500), "--most", "10", "--json")
+            _, out = called("board", "verify", str(place / entry.name), *words)
+            found = json.loads(out[out.index("{\n") :])
+            said[name, found["kind"]] += 1
+            print(f"{name} {entry.name}: {found['kind']}: {found['reason']}", file=sys.stderr, flush=True)
+    WARM.close()
+    kinds = ("inconsistent", "cannot tell", "consistent")
+    print("| entries | tried | " + " | ".join(kinds) + " |\n|---|--:|--:|--:|--:|")
+    for name in dict.fromkeys(name for _, name, _ in (*honest, *tried)):
+        counts = [said[name, each] for each in kinds]
+        print(f"| {name} | {sum(counts)} | {' | '.join(map(str, counts))} |")
+
+
+def make_published(runs: Path, at: int, words: str) -> Path:
+    """An honest entry of three runs with seeds of its own."""
+    store = runs / f"published-{at}"
+    if not store.exists():
+        task = f"digits[{words}]"
+        command = ["run", task, "-n", "3", "--seed", str(10 * at), "--framework", "numpy", "--no-report"]
+        called(*command, "--store", str(store))
+    return make_entry(store, store)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tamperings", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--honest", type=int, default=0, help="make so many honest runs instead")
+    parser.add_argument("--entries", type=int, default=0, help="verify so many forged entries, and twelve honest ones")
     parser.add_argument("--busy", type=int, default=0, help="so many processes keep the machine busy meanwhile")
     parser.add_argument("--runs", type=Path, help="folder of the runs; kept")
     parser.add_argument("--read", action="store_true", help="only read the honest runs in the folder of --runs")
@@ -510,6 +628,8 @@ def main() -> None:
         runs = chosen.runs or Path(scratch)
         if chosen.read:
             judge_honest(runs)
+        elif chosen.entries:
+            try_entries(runs, chosen.entries, chosen.seed)
         elif chosen.honest:
             try_honest(runs, chosen.honest, chosen.busy, chosen.seed)
         else:

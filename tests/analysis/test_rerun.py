@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from levelbench.analysis.rerun import ClaimedRun, reproduction, same_seeds
+from levelbench.analysis.rerun import ClaimedRun, repeated, reproduction, same_seeds
 from levelbench.errors import UsageError
 
 
@@ -129,6 +129,25 @@ def test_the_same_seeds_show_a_forgery_although_their_samples_are_whole_epochs()
     again = [replace(each, samples=each.samples * 1.5) for each in claimed]
     assert answer(claimed, again, same_machine=False) == "inconsistent"
     assert answer(again, again, same_machine=False) == "samples consistent"
+
+
+def whole_epochs(*epochs, digests=()):
+    return [ClaimedRun(at, True, 1.0, each * 1079, digests=digests) for at, each in enumerate(epochs)]
+
+
+def test_seeds_that_come_out_alike_twice_show_a_forgery_that_three_pairs_hide():
+    claimed, again = whole_epochs(4, 3, 2), whole_epochs(7, 6, 4, digests=("a",))
+    found = reproduction(claimed, again, same_machine=True)
+    assert found.samples.kind == "cannot tell"
+    assert repeated(found, claimed, again, again).kind == "inconsistent"
+    assert repeated(found, again, again, again) == found
+
+
+def test_seeds_that_come_out_otherwise_the_second_time_prove_nothing():
+    claimed, again = whole_epochs(4, 3, 2), whole_epochs(7, 6, 4, digests=("a",))
+    found = reproduction(claimed, again, same_machine=True)
+    other = [*again[:2], replace(again[2], digests=("b",))]
+    assert repeated(found, claimed, again, other) == found
 
 
 def test_runs_of_further_seeds_do_not_make_the_same_ones_unclear():

@@ -291,6 +291,23 @@ def test_samples_divided_by_one_and_a_half_are_found_where_fresh_seeds_cannot_te
     assert (code, "with its own seeds, re-runs need more than 1.25 times as much: samples" in out) == (1, True)
 
 
+@pytest.mark.slow
+def test_evaluations_left_out_of_an_entry_are_found_where_each_seed_comes_out_alike_twice(entry, recorded, monkeypatch):
+    stated = json.loads(entry.read_text(encoding="utf-8"))
+    for run in stated["runs"]:
+        curve = run["curve"]
+        fewer = int(len(curve["quality"]) / 1.5)
+        end = curve["quality"][-2:]
+        run["curve"] = {name: values[:fewer] for name, values in curve.items()}
+        run["curve"]["quality"][-2:] = end
+    entry.write_text(json.dumps(stated), encoding="utf-8")
+    machine = stated["provenance"]["environment"]["machine.id"]
+    monkeypatch.setattr("levelbench.cli.rerun_verb._machine", lambda runs: machine)
+    monkeypatch.setattr("levelbench.analysis.rerun._disturbed", lambda claimed, again: "the machine is busy")
+    code, out, _ = recorded("board", "verify", entry, "--same-seeds", "--most", 3)
+    assert (code, "each of the claimed seeds came out alike twice" in out) == (1, True)
+
+
 def test_an_imported_entry_has_nothing_to_run(entry, recorded):
     imported = json.loads(entry.read_text())
     imported["origin"] = {"format": "dawnbench", "file": "a.json"}

@@ -100,17 +100,26 @@ def a_run(record, **parts):
 @pytest.mark.parametrize(
     "parts", [{"record_id": "abc"}, {"started": "2018-06-01T10:00:00+00:00", "phases_s": {"x": 3.0}}]
 )
-def test_one_run_in_two_records_is_an_error_of_the_later_entry(folder, parts):
+@pytest.mark.parametrize(("author", "said"), [("original", "error"), ("somebody else", "warning")])
+def test_one_run_in_two_records_is_an_error_of_the_later_entry_of_one_author(folder, parts, author, said):
     for name, record, day in (("original", "a", "2018-06-30"), ("edited", "b", "2018-07-01")):
+        who = Author(author if name == "edited" else name)
         runs = [a_run(record, **parts)]
-        write(folder, name, runs=runs, submitted=day, origin=None, ruleset="dawnbench-1.0", author=Author(name))
+        write(folder, name, runs=runs, submitted=day, origin=None, ruleset="dawnbench-1.0", author=who)
     found = {(each.file, each.severity) for each in checked_folder(folder, today=DAY)[1] if each.code == "B244"}
-    assert found == {("cifar10/training/original.json", "warning"), ("cifar10/training/edited.json", "error")}
+    assert found == {("cifar10/training/original.json", "warning"), ("cifar10/training/edited.json", said)}
+
+
+def test_a_price_below_that_of_any_machine_is_next_to_the_rank_that_it_wins():
+    (said,) = doubts_at_rank([warning("B166", "a", "price.usd_per_hour", "1e-05 US dollars an hour")])
+    assert said == "the price is lower than that of any machine: 1e-05 US dollars an hour"
 
 
 def test_what_every_record_has_and_an_entry_leaves_out_is_next_to_its_rank():
     left_out = [warning("B178", "a", "runs[0].record_digest", "it is not stated")]
     left_out.append(warning("B191", "a", "runs.curve", "neither samples nor epochs are stated"))
+    left_out.append(warning("B175", "a", "provenance.checksums", "there are none"))
+    left_out.append(warning("B159", "a", "runs.phases_s", "5 of 5 runs do not state them"))
     said = doubts_at_rank(left_out)
-    assert [each.rpartition(": ")[2] for each in said] == ["it is not stated", "neither samples nor epochs are stated"]
+    assert [each.rpartition(": ")[2] for each in said] == [each.found for each in left_out]
     assert doubts_at_rank([note("B191", "a", "settings", "unknown: the cost of a sample")]) == []

@@ -31,6 +31,11 @@ def test_a_setting_that_is_not_stated_is_for_the_reviewer(clean):
     assert found(clean, {"lr": 0.1}) == [("B169", "warning", "settings.hidden")]
 
 
+def test_a_setting_that_the_recipe_does_not_have_is_for_the_reviewer(clean):
+    beside = {"recipe": "mlp", "device": "cpu", "budget_epochs": 60.0, "flops_per_sample": 1e5}
+    assert found(clean, {**RECIPE, **beside, "pretrained": True}) == [("B169", "warning", "settings.pretrained")]
+
+
 def test_a_recipe_that_the_task_has_not_is_open(clean):
     assert found(clean, {**RECIPE, "recipe": "mine"}, recipe={}) == [("B169", "error", "settings.recipe")]
 

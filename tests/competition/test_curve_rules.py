@@ -51,6 +51,12 @@ CASES = {
         {"runs[0].curve.samples": times(*[None] * 4, 6474, 6474)},
         {"runs[0].curve.samples": times(*[None] * 4, 5400, 6474)},
     ),
+    "nothing was trained": (
+        "B139",
+        "training",
+        {"runs[0].curve.samples": times(*[0] * 6), "runs[0].curve.epoch": times(*[0.0] * 6)},
+        {"runs[0].curve.samples": times(0), "runs[0].curve.epoch": times(0.0)},
+    ),
 }
 
 

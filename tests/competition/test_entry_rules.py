@@ -145,3 +145,8 @@ def test_an_honest_entry_has_neither_an_error_nor_a_warning(clean, name):
 ])  # fmt: skip
 def test_names_that_a_reader_tells_apart_do_not_look_alike(one, other):
     assert skeleton(one) != skeleton(other)
+
+
+@pytest.mark.parametrize("titled", ["Dr. Ada Lovelace", "Prof. Dr. Ada Lovelace", "Ada Lovelace, PhD"])
+def test_a_title_does_not_make_another_name(titled):
+    assert skeleton(titled) == skeleton("Ada Lovelace")

@@ -99,11 +99,42 @@ def test_a_run_belongs_to_one_entry(board):
 
 
 @pytest.mark.parametrize("copy", ["0.json", "z.json"])
-def test_a_copy_of_a_later_day_never_throws_the_original_off(board, copy):
+@pytest.mark.parametrize("day", ["2026-11-29", "2026-12-01"])
+def test_a_copy_never_throws_the_original_off_whatever_its_day(board, copy, day):
     board("a.json")
-    board(copy, changes={"author.name": "Eve", "submitted": "2026-12-01"})
+    earlier = {f"runs[{at}].started": lambda text: text and day + text[10:] for at in range(5)}
+    board(copy, changes={**earlier, "author.name": "Eve", "submitted": day, "price.read_on": day})
     found = {each for each in board.severities() if each[0] == "B241"}
-    assert found == {("B241", "warning", "digits/training/a.json"), ("B241", "error", copy)}
+    assert found == {("B241", "warning", "digits/training/a.json"), ("B241", "warning", copy)}
+
+
+def test_of_two_entries_of_one_author_the_earlier_one_keeps_a_run(board):
+    board("a.json")
+    board("b.json", changes={"submitted": "2026-12-01"})
+    found = {each for each in board.severities() if each[0] == "B241"}
+    assert found == {("B241", "warning", "digits/training/a.json"), ("B241", "error", "b.json")}
+
+
+def test_times_of_another_run_up_to_a_factor_are_reported_beside_other_qualities(board, clean):
+    fine = [1.0123456789, 2.1345678912, 3.0987654321, 4.4321987654, 5.0123987654]
+
+    def run_of(scale, step):
+        changes = {}
+        for at in range(5):
+            curve = f"runs[{at}].curve"
+            changes[f"{curve}.time_s"] = lambda t, at=at: [
+                scale * (each + 0.01 * at * each**2) for each in fine[: len(t)]
+            ]
+            changes[f"{curve}.quality"] = lambda q: [*(each - 0.003 * step for each in q[:-2]), *q[-2:]]
+        return changes
+
+    board("a.json", changes=run_of(1.0, 0))
+    board("b.json", changes={**faster(2), **run_of(0.5, 1), "author.name": "Eve"})
+    found = [each for each in checked_folder(board.root, today=clean.today)[1] if each.code == "B242"]
+    assert {(each.file, each.field) for each in found} == {
+        ("digits/training/b.json", f"runs[{at}].curve") for at in range(5)
+    }
+    assert all("up to a factor" in each.found for each in found)
 
 
 def test_the_same_runs_may_be_submitted_under_two_rulesets(board):

@@ -53,7 +53,9 @@ class Board:
 
     def found(self):
         findings = checked_folder(self.root, today=self.clean.today)[1]
-        return [(each.code, each.severity, each.found) for each in findings if each.code in ("B267", "B268", "B251")]
+        return [
+            (each.code, each.severity, each.found) for each in findings if each.code in ("B267", "B268", "B269", "B251")
+        ]
 
     def shown(self):
         built = build(self.root, self.root.parent / "site", today=self.clean.today)
@@ -71,6 +73,18 @@ def test_a_score_counts_the_right_answers_and_is_shown_in_the_row(board):
     assert path.name == "one.json.score"
     assert board.found() == []
     assert board.shown() == ["private test set: 91.0 % [86.2, 94.2] of 200 right, 2026-12-01"]
+
+
+def test_more_right_answers_than_the_runs_had_are_a_doubt(board):
+    board.predictions.write_text(LABELS.removeprefix(SALT))
+    board.score()
+    ((code, severity, said),) = board.found()
+    assert (code, severity, said[:12]) == ("B269", "warning", "100.0% right")
+
+
+def test_the_file_of_the_labels_is_no_prediction(board):
+    with pytest.raises(UsageError, match="is the file of the labels"):
+        board.score(predictions=board.labels)
 
 
 def test_an_entry_without_a_score_says_so(board):

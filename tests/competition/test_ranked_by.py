@@ -227,6 +227,14 @@ def test_fewer_samples_or_steps_than_follow_from_the_rest_are_doubted(clean, ran
     assert ("B139" in codes_under(clean, ranked_by, changes)) == doubted
 
 
+def test_the_evaluation_that_states_too_few_steps_is_the_one_that_is_named(clean):
+    rules = msgspec.structs.replace(OURS, id="own-1.0", name="own", version="1.0", ranked_by="steps")
+    stated = {"ruleset": rules.id, "settings.batch": 64, STEPS: [7, 34, 51, 68, 85, 102]}
+    found = clean.find(clean.make(changes=stated), known={rules.id: rules})
+    said = [each.found for each in found if each.code == "B139" and each.field == STEPS]
+    assert said == ["7 steps, where 16.8594 follow from samples and batch"]
+
+
 @pytest.mark.parametrize(
     ("ranked_by", "changes"),
     [

@@ -6,6 +6,9 @@ on one machine differ too: other neighbours, another frequency, another layout o
 ``TOLERANCE`` times as much, and its whole interval has to lie beyond that before it is called inconsistent. It is
 called consistent once its interval excludes ``FORGED``; in between more runs are needed.
 
+Code that repeats its runs to the last digit has no luck of its own: what it needs with the claimed seeds is known, not
+estimated.
+
 Nobody is accused where something else explains the difference: other code, other threads or versions, a busy machine.
 And nobody is trusted with times that could not be judged: on another machine only the samples are called consistent.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -23,7 +26,7 @@ from levelbench.measure.statistics import fisher_exact, t_quantile
 from levelbench.measure.verdict import verdict
 
 __all__ = ["FORGED", "LEVEL", "TOLERANCE", "ClaimedRun", "Ratio", "Reproduction", "SameSeed"]
-__all__ += ["of_claimed_seeds", "reproduction", "same_seeds"]
+__all__ += ["of_claimed_seeds", "repeated", "reproduction", "same_seeds"]
 
 TOLERANCE, FORGED, LEVEL = 1.25, 1.5, 0.99
 Kind = Literal["consistent", "inconsistent", "samples consistent", "cannot tell"]
@@ -135,6 +138,25 @@ def of_claimed_seeds(claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun])
     seeds = _seeds(claimed)
     own = [each for each in again if each.seed in seeds]
     return own if len(own) >= _FEW and _seeds(own) == seeds else list(again)
+
+
+def repeated(
+    found: Reproduction, claimed: Sequence[ClaimedRun], again: Sequence[ClaimedRun], once_more: Sequence[ClaimedRun]
+) -> Reproduction:
+    """The answer, where the claimed seeds were run twice under the conditions of the claim.
+
+    If each seed came out alike to the last digit, its samples are those that this seed needs, and the ratio to the
+    claimed ones has no interval. Runs that were claimed to have missed the target are not compared.
+    """
+    twice = {each.seed: each.again for each in same_seeds(again, once_more) if each.bits}
+    pairs = [(each, twice[each.seed]) for each in claimed if each.reached and each.seed in twice]
+    if not pairs or any(each.seed not in twice for each in claimed):
+        return found
+    ratio = math.exp(fmean(math.log(new.samples / old.samples) for old, new in pairs))
+    if ratio <= TOLERANCE:
+        return found
+    reason = f"each of the claimed seeds came out alike twice, and they need {ratio:.2f} times the samples claimed"
+    return replace(found, kind="inconsistent", reason=reason, samples=Ratio("inconsistent", ratio, ratio, ratio))
 
 
 def _seeds(runs: Sequence[ClaimedRun]) -> list[int]:

@@ -484,9 +484,15 @@ class Leaderboard:
         about = thawed(self.frozen, file, raw, submission.ruleset)
         private, rules = "", entry.task.private if entry.task else None
         if rules is not None:
-            private, scored = private_score(Path(path), file, raw, rules)
+            private, scored = private_score(Path(path), file, raw, rules, _best_share(submission))
             about += scored
         return FileRead(file, raw, entry, [*judged(entry), *about, *signing, *linted], signed, trace, private)
+
+
+def _best_share(submission: Submission) -> float | None:
+    """The highest quality that a run states, if it is a share of right answers."""
+    shares = submission.target.metric in ("top1", "accuracy") and submission.target.high == 1
+    return max((each for run in submission.runs for each in run.curve.quality), default=None) if shares else None
 
 
 def check(

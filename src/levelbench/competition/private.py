@@ -82,6 +82,8 @@ def score_predictions(
     if len(right) != len(answers) or not right:
         found = f"{len(answers)} predictions for {len(right)} labels"
         raise UsageError(asked, found, "give one answer per line, in the order of the inputs")
+    if given == held:
+        raise UsageError(asked, f"{predictions} is the file of the labels", "give the predictions of the author")
     private = read_key(key)
     if public_text(private.public_key()) != rules.key:
         raise UsageError(asked, f"{key} is not the key that the rules name", "sign with the organiser's key")
@@ -123,8 +125,13 @@ def _lines(raw: bytes) -> tuple[list[str], list[str]]:
     ]
 
 
-def private_score(path: Path, file: str, raw: bytes, rules: PrivateRules) -> tuple[str, list[EntryFinding]]:
-    """What the organiser's score says of the entry at ``path``, whose bytes are ``raw``, and findings about it."""
+def private_score(
+    path: Path, file: str, raw: bytes, rules: PrivateRules, best: float | None = None
+) -> tuple[str, list[EntryFinding]]:
+    """What the organiser's score says of the entry at ``path``, whose bytes are ``raw``, and findings about it.
+
+    ``best`` is the highest share of right answers that a run of the entry states, if its quality is one.
+    """
     name, place = f"{file}{SCORE}", path.with_name(path.name + SCORE)
     try:
         score = msgspec.json.decode(read_bytes(place, limit=_SCORE_BYTES), type=PrivateScore)
@@ -144,4 +151,12 @@ def private_score(path: Path, file: str, raw: bytes, rules: PrivateRules) -> tup
         return UNSCORED, [error("B268", name, "labels", "it was scored with other labels than those of the rules")]
     if score.entry != hashlib.sha256(raw).hexdigest():
         return UNSCORED, [warning("B268", name, "entry", "the entry was changed since")]
-    return score.words(), []
+    return score.words(), [] if best is None else _too_good(name, score, best)
+
+
+def _too_good(name: str, score: PrivateScore, best: float) -> list[EntryFinding]:
+    """Whether more answers are right than luck allows a model of the ``best`` quality: the labels may have leaked."""
+    if wilson(score.right, score.n).low <= best:
+        return []
+    found = f"{score.right / score.n:.1%} right, and the best quality of its runs is {best:.1%}"
+    return [warning("B269", name, "right", found)]

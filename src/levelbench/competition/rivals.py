@@ -19,7 +19,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
+from math import isfinite
 from operator import lt
 from typing import Any, NamedTuple
 
@@ -44,12 +45,12 @@ _CODE_OF = {"refuse": "B260", "no verdict": "B260", "doubt": "B261", "note": "B2
 _SHOWN_AT_RANK = frozenset(
     {
         *("B120", "B126", "B138", "B139", "B144", "B145", "B154", "B155", "B167", "B169", "B184", "B186", "B190"),
-        *("B222", "B237", "B241", "B242", "B243", "B244", "B260", "B261"),
+        *("B222", "B237", "B241", "B242", "B243", "B244", "B260", "B261", "B269"),
     }
 )
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
-_SHOWN_IF_WARNED = frozenset({"B128", "B158", "B178", "B191"})
-"""Hardly any energy, and what every record has and this entry leaves out, so that nothing can be checked."""
+_SHOWN_IF_WARNED = frozenset({"B128", "B158", "B159", "B166", "B175", "B178", "B191"})
+"""Hardly any energy or money, and what every record has and this entry leaves out, so that nothing can be checked."""
 
 
 _DIGESTS = ("quality_digest", "data_digest", "source_digest")
@@ -388,12 +389,26 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
     for at, run in enumerate(submission.runs):
         if at not in sketched and run.curve.time_s:
             found.append((f"runs[{at}].curve", _rounded("", run.curve.time_s, run.curve.quality)))
+        first = run.curve.time_s[:_MOST_TIMES]
+        if submission.origin is None and _is_fine(first):
+            found.append((f"runs[{at}].{_TIMES}", _rounded("times", [time_s / first[-1] for time_s in first])))
     for at, each in enumerate(submission.inference):
         single = [each.duration_s, each.mean_latency_s or 0.0, each.estimate_s or 0.0, each.throughput_per_s or 0.0]
         named = sorted(each.quantiles_s.items())
         words = " ".join([each.scenario, str(each.queries), str(each.samples), *(name for name, _ in named)])
         found.append((f"inference[{at}]", _rounded(words, single, [value for _, value in named])))
     return found
+
+
+_TIMES, _LEAST_TIMES, _MOST_TIMES = "curve.time_s", 5, 8
+
+
+def _is_fine(time_s: Sequence[float]) -> bool:
+    """Whether no other run has such times, up to a factor: enough of them, read from a fine clock, not at a beat."""
+    if len(time_s) < _LEAST_TIMES or not (time_s[0] > 0 and all(map(lt, time_s, time_s[1:])) and isfinite(time_s[-1])):
+        return False
+    apart = {f"{(after - before) / time_s[-1]:.4f}" for before, after in pairwise(time_s)}
+    return len(apart) > len(time_s) // 2 and all(float(f"{each:.6g}") != each for each in time_s[1:-1])
 
 
 def _rounded(words: str, *columns: Sequence[float]) -> bytes:
@@ -414,12 +429,13 @@ class _Run(NamedTuple):
 
 
 class _Holder(NamedTuple):
-    """Where a value occurs: the field of a file, whether the file is signed, and its day."""
+    """Where a value occurs: the field of a file, whether the file is signed, its day and its author."""
 
     file: str
     field: str
     signed: bool
     day: str
+    author: str
 
 
 class Rivals:
@@ -431,6 +447,7 @@ class Rivals:
         self._records: dict[tuple[str, ...], dict[str, _Holder]] = {}
         self._figures: dict[tuple[str, ...], dict[bytes, _Holder]] = {}
         self._later: list[EntryFinding] = []
+        self._scaled: list[EntryFinding] = []
         self._authors: dict[str, tuple[str, str]] = {}
         self._curves: dict[tuple[str, ...], list[tuple[_Run, bytes]]] = {}
         self._runs: dict[tuple[str, ...], dict[str, tuple[_Holder, str]]] = {}
@@ -440,7 +457,7 @@ class Rivals:
 
         Other findings, about it or about entries added before, come from ``near``.
         """
-        own = _Holder(file, "", trace.signed, trace.day)
+        own = _Holder(file, "", trace.signed, trace.day, trace.author)
         self._look_alike(trace.author, file)
         first = self._entries.setdefault(trace.digest, own)
         if first is not own:
@@ -486,6 +503,9 @@ class Rivals:
     def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[EntryFinding]:
         """Both get a finding; if one has lower precedence, its finding is an error, returned if it is the new entry."""
         loser = None if _precedence(first) == _precedence(second) else max(first, second, key=_precedence)
+        if first.author != second.author and first.signed == second.signed:
+            # Whoever copies an entry may date it before the original.
+            loser = None
         if code == "B240" and loser is None:
             # The entries are identical, so dropping either of them loses nothing.
             loser = second
@@ -512,6 +532,12 @@ class Rivals:
             # Another rule finds duplicates within one entry.
             if other.file == own.file or at.partition(".")[0] in reported:
                 continue
+            of, _, part = other.field.partition(".")
+            if part == _TIMES:
+                words = f"the times of {of} of {other.file}, up to a factor, with other qualities"
+                do = "check whether it is an independent run: no two runs take the same times"
+                self._scaled.append(warning("B242", own.file, at.removesuffix(".time_s"), words, do))
+                continue
             words = f"the same figures as {other.field} of {other.file}"
             code = "B243" if at.startswith("inference") else "B242"
             self._later.append(warning(code, own.file, at, words, "check whether it was measured independently"))
@@ -521,8 +547,15 @@ class Rivals:
 
         ``curves`` returns the curves of a file, empty if it cannot be read.
         """
-        yield from self._later
+        alike = set()
+        for each in chain(self._later, self._copies(curves)):
+            alike.add((each.code, each.file, each.field))
+            yield each
+        # A copy with its qualities is one, whatever its times.
+        yield from (each for each in self._scaled if (each.code, each.file, each.field) not in alike)
         yield from compared_with_board((file, trace.scope, trace.facts) for file, trace in self._traces.items())
+
+    def _copies(self, curves: Callable[[str], list[SubmittedCurve]]) -> Iterator[EntryFinding]:
         for members in self._curves.values():
             for number, earlier in rivals([hashes for _, hashes in members]).items():
                 run = members[number][0]

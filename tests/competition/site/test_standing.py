@@ -6,7 +6,15 @@ import msgspec
 import pytest
 from tests.competition.site.leaderboards import DAY, inference, measure
 
-from levelbench.competition.site.boards import TWIN, filled, leaders_of, ranking_table, rankings, standing
+from levelbench.competition.site.boards import (
+    TWIN,
+    filled,
+    leaderboard_csv,
+    leaders_of,
+    ranking_table,
+    rankings,
+    standing,
+)
 from levelbench.competition.site.build import build
 from levelbench.competition.site.index import index_page
 from levelbench.competition.site.pages import task_page
@@ -84,6 +92,18 @@ def test_how_a_re_run_ended_is_beside_the_mark_of_the_machine(by_hand):
     words = "re-run: inconsistent, samples 2.01 times [1.80, 2.20], 2026-11-28, A CPU"
     page = task_page(by_hand.board([by_hand.entry("a", rerun=words), by_hand.entry("b")]))
     assert page.count(f'<li class="badge bad long">{words}</li>') == page.count("re-run:") == 1
+
+
+def test_the_head_of_a_page_does_not_hide_that_its_record_is_in_doubt(by_hand):
+    doubted, trusted = (by_hand.board([placed(by_hand, "a", 1, 1, 1, None, doubts=each)]) for each in (["d"], []))
+    assert [leaders_of(board)[0].standing.endswith("with doubts") for board in (doubted, trusted)] == [True, False]
+
+
+def test_how_a_re_run_ended_is_in_the_row_of_every_table(by_hand):
+    words = "re-run: inconsistent, samples 2.01 times [1.80, 2.20], 2026-11-28, A CPU"
+    board = by_hand.board([placed(by_hand, "a", 1, 1, 1, None, rerun=words, doubts=["d"])])
+    assert rankings(board, 5)[0].rows[0].said == [words, "d"]
+    assert words in leaderboard_csv([board]).decode()
 
 
 def test_entries_of_one_author_and_model_say_what_differs(by_hand):

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks import CheckedEntry, EntryFinding, instant_of, is_sha256, shown
+from levelbench.competition.checks import FLOPS, CheckedEntry, EntryFinding, instant_of, is_sha256, shown
 from levelbench.competition.entries import (
     Inference,
     Setting,
@@ -45,6 +45,7 @@ UNSEEN = re.compile(
 )
 """Characters that show (almost) nothing and do not affect other text."""
 _WORD = re.compile(r"[^\W\d_]+")
+_TITLES = frozenset(("dr", "prof", "professor", "phd", "mr", "mrs", "ms"))
 _ALIKE = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0432\u043a\u043c\u043d\u0442"
     "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u0585\u057d\u0578"
@@ -59,7 +60,7 @@ _LIKE_LATIN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", 
 def skeleton(name: str) -> str:
     """``name`` without details of how it is written: equal for names that a reader would confuse.
 
-    Accents, punctuation, the order of words ("Lovelace, Ada") and middle initials count as such details too.
+    Accents, punctuation, the order of words ("Lovelace, Ada"), middle initials and titles ("Dr.") count as such too.
     """
     seen = "".join(
         each for each in unicodedata.normalize("NFKD", name) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")
@@ -67,7 +68,7 @@ def skeleton(name: str) -> str:
     seen = UNSEEN.sub("", seen)
     plain = unicodedata.normalize("NFKC", seen.casefold()).translate(_ALIKE)
     words = [word for word in re.split(r"[\W_]+", plain) if word]
-    full = [word for word in words if len(word) > 1 or f"{word}." not in plain]
+    full = [word for word in words if (len(word) > 1 or f"{word}." not in plain) and word not in _TITLES]
     return "".join(sorted(full if len(full) > 1 else words)) or " ".join(plain.split())
 
 
@@ -321,6 +322,8 @@ NOT_IN_RECIPES = frozenset(
     }
 )
 """Settings that no recipe has: what ended runs early, and how several processes trained."""
+_BESIDE_RECIPES = frozenset(("recipe", "device", "evaluate_every", "budget_epochs", FLOPS))
+"""What every entry of training states beside the settings of its recipe."""
 _SCHEME = "scheme."
 """The prefix of a scheme's own settings."""
 
@@ -381,6 +384,9 @@ def _settings(
         if extra and not {name, name.partition(".")[0]} & {*wanted, *may_change} and (name, value) != ("ranks", 1):
             found = f"it is {shown(str(value))}, but the task's recipe has none"
             yield differs("B169", f"settings.{shown(name)[1:-1]}", found)
+        elif entry.submission.mode == "training" and not extra and name not in {*wanted, *may_change, *_BESIDE_RECIPES}:
+            found = f"it is {shown(str(value))}, and the task's recipe has no such setting"
+            yield entry.warning("B169", f"settings.{shown(name)[1:-1]}", found, "check what the author changed")
 
 
 _FLOOR_USD = 0.001

@@ -74,6 +74,11 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
     if infinite:
         return
     yield from _forward(entry, curve, at)
+    counts = {"epoch": curve.epoch, "samples": curve.samples, "steps": curve.steps}
+    untrained = [name for name, values in counts.items() if values and values[-1] == 0]
+    if untrained and run.status == "done" and run.reached is not False:
+        found = f"it ends after 0 {' and 0 '.join(untrained)}"
+        yield entry.warning("B139", at, found, "check how the model was made: nothing was trained here")
     target, least, most = entry.submission.target, min(curve.quality), max(curve.quality)
     outside = most if target.high is not None and most > target.high else least
     if found := unlike_scale(target, outside):
@@ -231,8 +236,9 @@ def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iter
         unknown += bool(stated and not least)
         if not stated or len(stated) != len(least):
             continue
-        if any(has < _LEAST_SHARE * needs for has, needs in zip(stated, least, strict=True)):
-            found = f"{stated[-1]} {what}, where {least[-1]:.6g} follow from {of}"
+        both = zip(stated, least, strict=True)
+        if too_few := next(((has, needs) for has, needs in both if has < _LEAST_SHARE * needs), None):
+            found = f"{too_few[0]} {what}, where {too_few[1]:.6g} follow from {of}"
             yield entry.warning("B139", f"runs[{at}].curve.{what}", found)
     if unknown and not entry.imported:
         found = f"{unknown} of {plural(len(submission.runs), 'run')} state no {of} to compare them with"

@@ -344,7 +344,7 @@ def rankings(board: BoardPayload, top: int) -> list[BoardRanking]:
         rows = [
             RankingRow(
                 *(figure.rank, figure.ranks, figure.against, each.model, each.author, figure.text),
-                *(each.signed, each.machine, said_of(each, figure), each.id),
+                *(each.signed, each.machine, [*filter(None, [each.rerun]), *said_of(each, figure)], each.id),
             )
             for each, figure in ((each, figures[each.id]) for each in having[:top])
         ]
@@ -445,14 +445,17 @@ def counted(entry: EntryPayload, aggregation: str) -> str:
 
 
 def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -> str:
-    """``single run``, or ``reached 5/5, [9.1, 10.2]``; how many have the same value, or cannot be told from it."""
+    """``single run``, or ``reached 5/5, [9.1, 10.2]``; how many have the same value, or cannot be told from it.
+
+    And whether its row has doubts, so that the head of a page does not hide them.
+    """
     figure = entry.figures[column]
     _, bracket, interval = figure.text.partition(" [")
     within = [f"[{interval}"] if bracket else ["no interval"] * (entry.n > 1)
     shared = [f"shared with {more} more"] * (more > 0)
     if figure.worst is not None and figure.worst > 1:
         shared = [f"not distinguishable from {figure.worst - 1} more"]
-    return ", ".join([counted(entry, aggregation), *within, *shared])
+    return ", ".join([counted(entry, aggregation), *within, *shared, *["with doubts"] * bool(entry.doubts)])
 
 
 FEW_BYTES = 1 << 18
@@ -619,7 +622,7 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
             price = _number(entry.price.usd_per_hour if entry.price else None)
             about = [*map(_cell, (*texts, entry.code_url or "")), price, entry.signed, entry.machine]
             reasons = dict.fromkeys(figure.reason for figure in shown if figure is not None and figure.reason)
-            said = _cell("; ".join([*reasons, *said_of(entry, None)]))
+            said = _cell("; ".join([*reasons, *filter(None, [entry.rerun]), *said_of(entry, None)]))
             table.writerow([*same, *about, *map(_number, bounds), *map(_number, counts), said])
     return out.getvalue().encode("utf-8", "replace")
 
