@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.analysis import ANALYSES, Outcome, judged, scenarios, simulate
 
-TRIALS = 30
+TRIALS = 15
 
 
 @pytest.mark.slow
