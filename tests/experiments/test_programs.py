@@ -1359,7 +1359,7 @@ def test_inputs_that_are_revealed_afterwards_stop_the_clock_where_training_ends(
 
 @pytest.mark.slow
 def test_a_program_that_goes_on_for_long_after_its_clock_is_a_doubt(run, records):
-    program = predicts('print("levelbench: trained")', "time.sleep(2.5); " + SAVE)
+    program = predicts('print("levelbench: trained")', "time.sleep(8); " + SAVE)
     assert run(program, *HELD, "--reveal-inputs", "after")[0] == 0
     assert any("it went on for" in each for each in records()[0].end.suspect)
 
@@ -1445,7 +1445,7 @@ import pathlib, time
     [
         ('pathlib.Path("w.pt").write_bytes(bytes(5000))', "and left w.pt, which the program read: if it trained there"),
         ('pathlib.Path("other.pt").write_bytes(bytes(5000)); pathlib.Path("small.csv").write_text("1")', ""),
-        ("time.sleep(1.5)", "off the clock: what it does of the work is in no time"),
+        ("time.sleep(6)", "off the clock: what it does of the work is in no time"),
     ],
 )
 def test_a_preparation_that_may_have_trained_is_a_note(run, tmp_path, does, said):
