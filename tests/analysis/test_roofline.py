@@ -149,6 +149,7 @@ def test_an_operator_above_a_wrong_roof_takes_the_share_of_the_whole_step():
     assert "Gemm is above it, too" in stepped(1.8, operator=4.7).places[0].reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rates", "bands"), [((60e9, 90e9, 100e9, 110e9, 120e9, 160e9), 3), ((100e9,), 0)])
 def test_the_figure_has_bands_for_what_is_known_of_each_roof(tmp_path, rates, bands):
     pytest.importorskip("matplotlib")

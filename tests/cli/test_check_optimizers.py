@@ -195,6 +195,7 @@ class TestFiles:
             load_optimizers(tmp_path / "gone.py")
 
 
+@pytest.mark.slow
 def test_a_named_optimizer_is_compared_with_another_of_its_name_that_takes_its_settings(call):
     pytest.importorskip("torch", reason="needs PyTorch")
     code, out, _ = call("check", "torch.optim.SGD[momentum=0.9]")

@@ -196,6 +196,7 @@ class Copy(CustomOperator):
 """
 
 
+@pytest.mark.slow
 def test_an_operator_of_a_file_gets_its_inputs_in_the_layout_that_is_asked_for(call, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     told_ceilings(monkeypatch)

@@ -193,6 +193,7 @@ def known_ceilings(monkeypatch):
     monkeypatch.setattr(networks, "_ceilings", lambda plan, store, watcher: {"flop_s": {}, "bandwidth_b_s": {}})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_ceilings")
 def test_a_small_network_is_measured_on_two_frameworks_and_summarised(tmp_path, model_file, warm_torch):
     pytest.importorskip("torch")

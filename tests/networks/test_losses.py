@@ -446,6 +446,7 @@ def test_every_framework_finds_the_gradients_of_balanced_experts(framework):
         np.testing.assert_allclose(backend.host(gradients[name]), gradient, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_training_on_the_balance_evens_out_how_often_experts_are_chosen():
     _, balanced = _mixture(weight=1.0, layers=1, chosen=1)
     values, given = balanced.initialise(0), balanced.make_inputs(16, sizes={"length": 6})

@@ -107,6 +107,7 @@ def test_a_size_that_depends_on_values_is_tried(tmp_path):
         refuse(path)
 
 
+@pytest.mark.slow
 def test_a_sequence_of_many_tensors_is_tried(tmp_path):
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),

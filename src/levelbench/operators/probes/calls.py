@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -222,19 +223,22 @@ def leaks(setting: Setting, inputs: Inputs, _: np.random.Generator) -> Iterator[
 def _leak(name: str, call: Callable[[], None]) -> Finding:
     """Growth in each of three windows of calls, by at least 8 bytes or half an object a call.
 
-    What the calls made is collected at the end of each window; only what then grows in most of them is looked at again
-    with everything collected, which takes a second where a million objects are alive. A leak that other threads hide by
-    what they free meanwhile gets a second look.
+    What the calls made is collected at the end of each window. Four looks are taken, each only where the one before saw
+    growth: in most windows, since other threads may hide a leak by what they free meanwhile; then in all of them; and
+    both again with everything collected, which takes a second where a million objects are alive.
     """
     for _ in range(_WARM):
         call()
-    if _grown(call, young=True) and (fault := _grown(call, young=False) or _grown(call, young=False)):
-        return failed(f"the {name} leaks {fault} a call", "free what a call allocates before it returns")
-    return passed(f"{name}: nothing grows in {_WARM + _WINDOWS * _WINDOW} calls")
+    fault = None
+    for young, most in itertools.product((True, False), (True, False)):
+        fault = _grown(call, young=young, most=most)
+        if fault is None:
+            return passed(f"{name}: nothing grows in {_WARM + _WINDOWS * _WINDOW} calls")
+    return failed(f"the {name} leaks {fault} a call", "free what a call allocates before it returns")
 
 
-def _grown(call: Callable[[], None], *, young: bool) -> str | None:
-    """What grows in each window (in most of them, where only the young are collected), and by how much a call."""
+def _grown(call: Callable[[], None], *, young: bool, most: bool) -> str | None:
+    """What grows in each window, or in ``most`` of them, and by how much a call."""
     malloc = _malloc_reader()
     measures: dict[str, tuple[Callable[[], int], float]] = {
         "Python objects": (sys.getallocatedblocks, 0.5),
@@ -253,7 +257,7 @@ def _grown(call: Callable[[], None], *, young: bool) -> str | None:
                     call()
     for at, (what, (_, least)) in enumerate(measures.items()):
         grown = sorted(second[at] - first[at] for first, second in pairwise(readings))
-        if (least_grown := grown[1 if young else 0]) >= least * _WINDOW:
+        if (least_grown := grown[1 if most else 0]) >= least * _WINDOW:
             return f"{least_grown / _WINDOW:.3g} {what}"
     return None
 
