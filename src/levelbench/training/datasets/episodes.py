@@ -183,12 +183,18 @@ class EpisodeStarts(DatasetSource):
 
     def load(self, folder: Path | None = None) -> Dataset:
         refuse_folder(self.name, folder)
+        if lacking := self.lacks():
+            found, _, remedy = lacking.partition(": ")
+            raise MissingError(f"the dataset {self.name!r}", found, remedy)
         environment = self.environment()
         files, version = self.equations()
         splits = [_at_random(environment, count, _FIXED + at) for at, count in enumerate(self._sizes)]
         # Its equations are the data: of other ones, times are not compared.
         digests = {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
         return self.assembled(splits, environment.actions, digests, version, environment=environment)
+
+    def lacks(self, folder: Path | None = None) -> str | None:
+        return None
 
     @abstractmethod
     def equations(self) -> tuple[dict[str, bytes], str]:
@@ -210,14 +216,6 @@ class CartPoleStarts(EpisodeStarts):
 
         return {"cartpole.py": Path(str(cartpole.__file__)).read_bytes()}, f"Gymnasium {__version__}"
 
-    def load(self, folder: Path | None = None) -> Dataset:
-        refuse_folder(self.name, folder)
-        if self.lacks():
-            raise MissingError(
-                f"the dataset {self.name!r}", "Gymnasium is not installed", 'pip install "levelbench[rl]"'
-            )
-        return super().load()
-
     def lacks(self, folder: Path | None = None) -> str | None:
         return None if find_spec("gymnasium") else 'Gymnasium is not installed: pip install "levelbench[rl]"'
 
@@ -233,9 +231,6 @@ class AcrobotStarts(EpisodeStarts):
 
     def equations(self) -> tuple[dict[str, bytes], str]:
         return {"Acrobot": inspect.getsource(Acrobot).encode()}, "Acrobot-v1"
-
-    def lacks(self, folder: Path | None = None) -> str | None:
-        return None
 
 
 def _at_random(environment: Environment, count: int, stream: int) -> Split:
