@@ -13,6 +13,7 @@ VALIDATION = {f"{Q}.split": "validation"}
 NO_QUALITY = {f"{Q}.value": None, **{f"sides[0].runs[{at}].quality": None for at in range(5)}}
 
 GUILTY = {
+    "a target on the training data": ({**NO_QUALITY, f"{Q}.split": "train"}, ("warning", f"{Q}.split")),
     "measured on the training data": ({f"{Q}.split": "train"}, ("error", f"{Q}.split")),
     "called a training loss, without a split": (
         {f"{Q}.split": None, f"{Q}.metric": "train_loss", f"{Q}.direction": "lower"},

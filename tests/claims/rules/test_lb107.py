@@ -64,6 +64,11 @@ GUILTY = {
     ),
 }
 INNOCENT = {
+    "the share of the peak in the precision that most operations have": {
+        f"{NEW}.precisions": {"bfloat16": 0.9, "float32": 0.1},
+        f"{NEW}.flops": 1.25e14,
+        f"{NEW}.share_of_peak": 0.1,
+    },
     "mixed precision with its shares": {
         f"{NEW}.mixed": True,
         f"{NEW}.precisions": {"bfloat16": 0.97, "float32": 0.03},

@@ -41,6 +41,14 @@ GUILTY = {
     ),
 }
 INNOCENT = {
+    "a batch that grows with the ranks, compared by its quality": {
+        **BY_BASE,
+        f"{WORK}.input_size": 3072,
+        f"{WORK}.global_batch": 8192,
+        f"{WORK}.ranks": 256,
+        "sides[1].workload.global_batch": 256,
+        "sides[1].workload.ranks": 8,
+    },
     "three times the operations": {f"{WORK}.flops_per_sample": 3 * FLOPS_PER_SAMPLE, **BAD, **DEAR},
     "larger samples that gain quality at a higher cost": {**LARGE, **BETTER, **DEAR},
     "larger samples that are cheaper": {**LARGE, **BAD},
