@@ -31,6 +31,23 @@ def test_a_ratio_that_the_figures_do_not_make_is_refused(changed, said):
     assert said in found
 
 
+def test_a_ratio_that_the_rates_do_not_make_is_refused():
+    rates = {"sides[0].throughput": 900.0, "sides[1].throughput": 300.0, f"{C}.of": "throughput", f"{C}.interval": None}
+    assert contradictions(changes(clean_claim(), {**rates, f"{C}.ratio": 3.0})) == []
+    (found,) = contradictions(changes(clean_claim(), {**rates, f"{C}.ratio": 30.0}))
+    assert found == ("refuse: 'new' against 'base': the ratio is 30, but the rates are 900 and 300 a second: 3")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.96, 0.97, "lies outside of its interval"), (0.96, None, "lies outside"), (0.96, 0.93, "goes down from")],
+)
+def test_a_quality_outside_of_its_interval_is_refused(low, high, said):
+    quality = {"sides[0].quality.value": 0.942, "sides[0].quality.low": low, "sides[0].quality.high": high}
+    (found,) = contradictions(changes(clean_claim(), quality))
+    assert said in found
+
+
 def test_a_refused_claim_fails_although_no_rule_fires():
     report = lint([("claim.toml", changes(clean_claim(), {f"{C}.ratio": 30.0, f"{C}.interval": (29.0, 31.0)}))])
     assert report.refusals() == 1

@@ -43,6 +43,8 @@ def _of_ratio(pair: ComparedPair) -> Iterator[str]:
     """A ratio, and the time behind it, against the figures of the sides."""
     compared = pair.comparison
     ratio, costs = compared.ratio, compared.of == "cost"
+    if compared.of == "throughput" and compared.claimed_for != "part":
+        yield from _of_rates(pair)
     if not _of_whole_times(pair) and not (costs and compared.claimed_for != "part"):
         return
     names = f"'{pair.new.name}' against '{pair.base.name}'"
@@ -57,6 +59,15 @@ def _of_ratio(pair: ComparedPair) -> Iterator[str]:
     text = f"refuse: {names}: the ratio is {number(ratio)}, but the figures are {values}: {number(base / new)}"
     upside_down = 1 / _ROUNDED <= ratio * base / new <= _ROUNDED
     yield f"{text} (a ratio is base over new)" if upside_down else text
+
+
+def _of_rates(pair: ComparedPair) -> Iterator[str]:
+    """A ratio against the rates of its sides, of which the new one is the numerator."""
+    ratio, new, base = pair.comparison.ratio, pair.new.throughput, pair.base.throughput
+    if ratio and new and base and not 1 / _ROUNDED <= ratio / (new / base) <= _ROUNDED:
+        rates = f"{number(new, 4)} and {number(base, 4)} a second"
+        names = f"'{pair.new.name}' against '{pair.base.name}'"
+        yield f"refuse: {names}: the ratio is {number(ratio)}, but the rates are {rates}: {number(new / base)}"
 
 
 def _of_whole_times(pair: ComparedPair) -> bool:
@@ -101,10 +112,17 @@ def _of_side(side: Side) -> Iterator[str]:
     stated = [run.reached for run in side.runs if run.reached is not None]
     if all_listed and reached is not None and not sum(stated) <= reached <= len(side.runs) - stated.count(False):
         yield f"refuse: {name}: runs_reached is {reached}, but {sum(stated)} of the runs listed reached the target"
+    low, value, high = side.quality.low, side.quality.value, side.quality.high
+    if low is not None and high is not None and low > high:
+        yield f"refuse: {name}: the interval of its quality goes down from {number(low, 4)} to {number(high, 4)}"
+    elif value is not None and side.reported != "best":
+        bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+        if not _within(value, bounds):
+            yield f"refuse: {name}: the quality {number(value, 4)} lies outside of its interval {_shown(bounds)}"
     # The best of several runs need not lie within the interval of all of them.
-    bounds = None if side.reported == "best" else side.interval
-    if side.time_s is not None and bounds is not None and not _within(side.time_s, bounds):
-        yield f"refuse: {name}: {number(side.time_s, 4)} s lies outside of its interval {_shown(bounds)} s"
+    around_s = None if side.reported == "best" else side.interval
+    if side.time_s is not None and around_s is not None and not _within(side.time_s, around_s):
+        yield f"refuse: {name}: {number(side.time_s, 4)} s lies outside of its interval {_shown(around_s)} s"
     times_s = [run.time_s for run in side.runs if run.time_s and run.reached is not False and not run.failed]
     if not all_listed or len(times_s) < len(side.runs) or side.time_of not in (None, "target", "run"):
         return

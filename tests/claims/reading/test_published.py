@@ -120,6 +120,13 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("shortest interval", "10 ms", None),
         ("delay", "10 ms", None),
         ("timeout", "60 s", None),
+        ("wall time budget (h)", "3", None),
+        ("s/epoch", "12", 12.0),
+        ("ms/iter", "3.5", 0.0035),
+        ("runtime in seconds", "12", 12.0),
+        ("time (sec.)", "12", 12.0),
+        ("Zeit (s)", "12", 12.0),
+        ("time", "🥇 **12 s**", 12.0),
     ],
 )
 def test_a_time_needs_its_unit(page, head, cell, time_s):
@@ -419,6 +426,100 @@ def test_a_second_row_of_headings_of_html_is_no_side(page):
 def test_a_comma_between_digits_is_not_read_where_semicolons_part_the_cells(page):
     claim = only(page("model;time (s);top-1\na;1,234;94 %\nb;5;93 %\n", "results.csv"))
     assert [each.time_s for each in claim.sides] == [None, 5.0]
+
+
+def test_decimal_commas_are_read_where_semicolons_part_the_cells_and_every_number_allows_it(page):
+    path = page(
+        "Modell;Zeit (s);Top-1;Framework\na;1.234,5;94,1 %;JAX 0.4\nb;1,234;93 %;TensorFlow 1.14\n", "results.csv"
+    )
+    assert [(each.time_s, each.quality.value, each.framework) for each in only(path).sides] == [
+        (1234.5, 0.941, "JAX 0.4"),
+        (1.234, 0.93, "TensorFlow 1.14"),
+    ]
+    assert 'time_s = 1234.5  # line 2: "1.234,5"' in propose(path)[0].toml()
+
+
+@pytest.mark.parametrize("other", ["12.5", "1.234"])
+def test_commas_beside_points_are_not_read_where_semicolons_part_the_cells(page, other):
+    claim = only(page(f"model;time (s);top-1\na;10,5;94 %\nb;{other};93 %\n", "results.csv"))
+    assert claim.sides[0].time_s is None or claim.sides[1].time_s is None
+
+
+def test_a_comma_between_digits_is_not_read_beside_a_comma_before_decimals(page):
+    claim = only(page("| a | time (s) | top-1 |\n|---|---|---|\n| x | 1,234 | 0.9 |\n| y | 12,5 | 0.8 |\n"))
+    assert [each.time_s for each in claim.sides] == [None, None]
+
+
+def test_tab_separated_values_are_read_and_a_curve_of_dawnbench_is_not(page):
+    assert [each.time_s for each in read(page("model\ttime (s)\na\t3.5\n", "results.tsv"))[0].sides] == [3.5]
+    with pytest.raises(UsageError, match="the curve of a DAWNBench entry"):
+        read(page("epoch\thours\ttop5Accuracy\n1\t0.1\t0.5\n", "entry.tsv"))
+
+
+CROSSED = """\
+| Benchmark | main | this PR | ratio |
+|---|---|---|---|
+| `import *` | 10.5 ms | 7.0 ms | 0.67 |
+| startup time | 4.2 ms | ✅ | |
+| **Total** | 14.7 ms | 7.0 ms | |
+"""
+
+
+def test_each_time_is_a_side_where_systems_stand_beside_and_tasks_below_one_another(page):
+    path = page(CROSSED)
+    assert [(each.name, each.time_s) for each in only(path).sides] == [
+        ("main, import *", 0.0105),
+        ("this PR, import *", 0.007),
+        ("main, startup time", 0.0042),
+    ]
+    text = propose(path)[0].toml()
+    assert 'name = "main, import *"\n' in text
+    assert 'time_s = 0.007  # line 3: "7.0 ms"' in text
+
+
+def test_rows_named_by_a_number_are_called_as_their_heading(page):
+    claim = only(page("| Batch | PyTorch | JAX |\n|---|---|---|\n| 1 | 1.2 ms | 0.9 ms |\n"))
+    assert [each.name for each in claim.sides] == ["PyTorch, Batch 1", "JAX, Batch 1"]
+
+
+def test_a_time_beside_one_that_cannot_be_read_is_not_that_of_the_row(page):
+    text = "| task | ours | theirs | top-1 |\n|---|---|---|---|\n| sort | 12 ms (warm) | 30 ms | 0.9 |\n"
+    assert only(page(text)).sides[0].time_s is None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Option | Default | Meaning |\n|---|---|---|\n| `timeout` | 30 s | how long to wait |\n",
+        "| Name | Default | Largest |\n|---|---|---|\n| `timeout` | 30 s | 60 s |\n",
+        "| Epoch | time (s) | accuracy |\n|---|---|---|\n| 1 | 30 | 0.8 |\n",
+    ],
+)
+def test_settings_and_the_epochs_of_a_run_are_no_sides(page, table):
+    with pytest.raises(UsageError, match="no table of it states"):
+        read_published(page(table))
+
+
+@pytest.mark.parametrize(
+    ("head", "cell", "rate"),
+    [
+        ("images/s", "1,204", 1204.0),
+        ("infer_samples_per_sec", "4302.84", 4302.84),
+        ("Requests/s", "12.5k", 12500.0),
+        ("Speed (FPS)", "30 ± 2", 30.0),
+        ("images/s/GPU", "390", None),
+        ("throughput gain (img/s)", "390", None),
+        ("throughput (GB/s)", "390", None),
+        ("tokens/s", "0", None),
+    ],
+)
+def test_a_rate_is_one_per_second_by_its_heading(page, head, cell, rate):
+    assert only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | {cell} | 0.9 |\n")).sides[0].throughput == rate
+
+
+def test_a_star_in_code_is_a_letter(page):
+    claim = only(page("| Command | time (s) |\n|---|---|\n| `find -name '*.jpg'` | 5 |\n"))
+    assert claim.sides[0].name == "find -name '*.jpg'"
 
 
 def test_a_footnote_in_a_cell_of_html_is_no_digit(page):
