@@ -91,3 +91,18 @@ def test_the_number_of_looks_at_the_stopping_split_is_given():
 def test_the_fault_alone_is_found_by_no_other_rule():
     both = {f"sides[{at}].quality.split": "train" for at in range(2)}
     assert other_findings(rule, changes(clean_claim(), both)) == []
+
+
+def test_a_run_of_a_program_that_nobody_calls_a_training_needs_no_quality():
+    run = {
+        **NO_QUALITY,
+        "comparisons": [],
+        "sides[1].baseline": None,
+        "sides[0].time_of": "run",
+        f"{Q}.target": None,
+        f"{Q}.metric": None,
+    }
+    claim = changes(clean_claim(), {**run, "task": None, "sides[0].data.name": None, "title": "The loader takes 1 s"})
+    asked = [each.field for each in rule.check(claim)]
+    assert f"{Q}.value" not in asked
+    assert f"{Q}.value" in [each.field for each in rule.check(changes(claim, {"title": "Trains in 1 s"}))]

@@ -12,6 +12,7 @@ from levelbench.claims.view import Claim, QualityView, Side
 from levelbench.report.numbers import plural
 
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
+_TRAINS = re.compile(r"\b(?:pre|re)?-?train|\bfine-?tun|\bepochs?\b|\bconverge", re.IGNORECASE)
 _SAYS_SPLIT = re.compile(r"(?<![a-z])(val(idation)?|test|dev|held[- ]out)(?![a-z])")
 _OF_EITHER = re.compile(r"loss|perplexity|entropy|bits per")
 """Metrics that are as often given of the training data; the split of a public task's accuracy is known."""
@@ -27,7 +28,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         elif side.quality.target is not None and _of_training(side.quality):
             target = f"the target of '{side.name}' is a {side.quality.metric or 'quality'} of the training data"
             yield guilty(f"{field}.quality.split", target, _DO, side.where, "warning")
-        elif _needs_quality(side) and side.name not in ratios:
+        elif _needs_quality(side) and side.name not in ratios and _trains(side, claim):
             what = f"the quality that '{side.name}' reached; its speed means nothing without it"
             yield not_stated(f"{field}.quality.value", what, _DO, side.where)
 
@@ -46,6 +47,12 @@ def _has_quality(side: Side) -> bool:
 def _needs_quality(side: Side) -> bool:
     """Whether its time is of a whole training: the speed of a step is one, whatever the network has learnt."""
     return side.time_of in ("run", "target") and side.quality.target is None
+
+
+def _trains(side: Side, claim: Claim) -> bool:
+    """Whether something says that it is a training: a run may be of any program."""
+    named = claim.task or side.data.name or side.quality.metric
+    return side.time_of == "target" or bool(named) or _TRAINS.search(claim.title) is not None
 
 
 def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:

@@ -51,6 +51,8 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 def _headline(claim: Claim) -> Iterator[Diagnostic]:
     """A rate of operations as the claim itself, of a precision that nothing names, or of operations not executed."""
     rates = [(field, side) for field, side in sides(claim) if side.operations.flops is not None]
+    if not rates:
+        yield from _untold(claim)
     if not rates or not (said := _RATE.search(claim.title)):
         return
     field, side = rates[0]
@@ -68,6 +70,15 @@ def _headline(claim: Claim) -> Iterator[Diagnostic]:
         found = f"the claim is a rate of operations called '{notional[0]}': counted, and not all executed"
         do = "give the rate of the operations that are executed, or the ratio of the times"
         yield guilty(f"{field}.operations.counted_as", found, do, side.where, "warning")
+
+
+def _untold(claim: Claim) -> Iterator[Diagnostic]:
+    """A rate per second in the title alone: without ``/s`` it may be how many operations a network has."""
+    said = _RATE.search(claim.title)
+    per_second = said is not None and re.search(r"/s|second", said[0] + claim.title[said.end() :][:3])
+    told = _PRECISION.search(claim.title) or any(side.operations.precisions for side in claim.sides)
+    if said and per_second and not told:
+        yield not_stated("title", f"in which precision the '{said[0].strip()}' are", _FRACTIONS, claim.where)
 
 
 def _shares(side: Side) -> dict[str, float]:
