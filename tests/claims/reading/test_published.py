@@ -492,6 +492,8 @@ def test_a_time_beside_one_that_cannot_be_read_is_not_that_of_the_row(page):
     [
         "| Option | Default | Meaning |\n|---|---|---|\n| `timeout` | 30 s | how long to wait |\n",
         "| Name | Default | Largest |\n|---|---|---|\n| `timeout` | 30 s | 60 s |\n",
+        "| Limits | Free | Pro |\n|---|---|---|\n| Timeout | 10 min | 60 min |\n",
+        "| Dataset | Clips | FPS |\n|---|---|---|\n| a | 300 | 30 |\n",
         "| Epoch | time (s) | accuracy |\n|---|---|---|\n| 1 | 30 | 0.8 |\n",
     ],
 )

@@ -170,7 +170,8 @@ def _timed_columns(table: _Table, named: int) -> list[int]:
     for at, head in enumerate(table.header):
         words = _words(head.text)
         silent = words and not (_TIMES.search(words) or _OTHER_TIMES.search(words) or _unit_of(head.text))
-        if at != named and silent and any(at < len(row) and _BEGINS_TIMED.match(row[at].text) for row in table.rows):
+        rows = [row for row in table.rows if max(at, named) < len(row) and not _ALLOWED.search(row[named].text)]
+        if at != named and silent and any(_BEGINS_TIMED.match(row[at].text) for row in rows):
             found.append(at)
     return found
 
@@ -211,7 +212,9 @@ def _crossed(table: _Table) -> _Table | None:
     rows = [
         row
         for row in table.rows
-        if named < len(row) <= len(table.header) and row[named].text and not _SUMMED.fullmatch(row[named].text)
+        if named < len(row) <= len(table.header)
+        and row[named].text
+        and not (_SUMMED.fullmatch(row[named].text) or _ALLOWED.search(row[named].text))
     ]
     of_times = [_TIMES.search(row[named].text) is not None for row in rows]
     of_one_time = sum(of_times) <= 1 and all(
@@ -497,6 +500,7 @@ _RATE_OF = re.compile(
     re.IGNORECASE,
 )
 """Headings of rates per second: ``images/s``, ``throughput (tokens/sec)``, ``FPS``."""
+_RECORDED = re.compile(r"\b(?:data ?sets?|videos?|clips?|recordings?|cameras?|sensors?|streams?)\b", re.IGNORECASE)
 _RATE = re.compile(rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?")
 _KILO = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
@@ -536,6 +540,10 @@ _SETTINGS = re.compile(
     re.IGNORECASE,
 )
 """The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
+_ALLOWED = re.compile(
+    r"time-?outs?\b|\b(?:limits?|defaults?|budgets?|quotas?|delays?|period|retention)\b", re.IGNORECASE
+)
+"""The name of a row of times that are set, not measured."""
 _DEFAULT = re.compile(r"defaults?(?: values?)?", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _RUNS = re.compile(
@@ -612,12 +620,15 @@ def _passed_over(name: str, known: bool, longer: bool) -> str:
 
 def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
-    turned = named < len(row) and _TIMES.search(row[named].text) is not None
+    name = row[named].text if named < len(row) else ""
+    turned = _TIMES.search(name) is not None or _ALLOWED.search(name) is not None
     for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
         if at == named or not cell.text or (turned and not _TIMES.search(head.text)):
             continue
         text = _with_points(cell.text, table.commas)
-        if text is not None and (fields := list(_fields_of(head.text, text))):
+        fields = [] if text is None else list(_fields_of(head.text, text))
+        # The rate of a recording is no speed of a system.
+        if fields and not (fields[0][0] == "throughput" and _RECORDED.search(table.header[named].text)):
             yield at, fields
 
 
