@@ -460,7 +460,7 @@ CROSSED = """\
 | Benchmark | main | this PR | ratio |
 |---|---|---|---|
 | `import *` | 10.5 ms | 7.0 ms | 0.67 |
-| startup time | 4.2 ms | ✅ | |
+| startup time | 4.2±0.1ms | ✅ | |
 | **Total** | 14.7 ms | 7.0 ms | |
 """
 
@@ -471,10 +471,19 @@ def test_each_time_is_a_side_where_systems_stand_beside_and_tasks_below_one_anot
         ("main, import *", 0.0105),
         ("this PR, import *", 0.007),
         ("main, startup time", 0.0042),
+        ("main, Total", 0.0147),
+        ("this PR, Total", 0.007),
     ]
     text = propose(path)[0].toml()
     assert 'name = "main, import *"\n' in text
     assert 'time_s = 0.007  # line 3: "7.0 ms"' in text
+
+
+def test_minutes_side_by_side_that_nothing_calls_a_speed_are_left_out(page):
+    (side,) = only(page("| Plan | Free | Pro |\n|---|---|---|\n| Builds | 300 min | 3000 min |\n")).sides
+    assert (side.name, side.time_s) == ("Builds", None)
+    faster = "Faster\n\n| Task | Old | New |\n|---|---|---|\n| build | 30 min | 20 min |\n"
+    assert [each.time_s for each in only(page(faster)).sides] == [1800.0, 1200.0]
 
 
 def test_rows_named_by_a_number_are_called_as_their_heading(page):

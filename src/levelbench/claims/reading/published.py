@@ -164,6 +164,13 @@ _DECIMAL_POINT = re.compile(r"[~≈$]?\s*[-+]?\d+\.(?:\d{1,2}|\d{4,})(?!\d)")
 """Numbers that can be read in one way only: ``10,25`` and ``1.234,5``, or ``10.25``."""
 
 
+def _is_of_speed(table: _Table, columns: list[int]) -> bool:
+    """Whether its times are as short as programs are, or something says so: plans and timetables are in minutes."""
+    said = " ".join([table.title, *(_words(each.text) for each in table.header)])
+    short = any(_SHORT.search(row[at].text) for row in table.rows for at in columns if at < len(row))
+    return short or _OF_SPEED.search(said) is not None
+
+
 def _timed_columns(table: _Table, named: int) -> list[int]:
     """The columns of times with their unit beside the number, below headings that do not say what they are of."""
     found = []
@@ -212,15 +219,13 @@ def _crossed(table: _Table) -> _Table | None:
     rows = [
         row
         for row in table.rows
-        if named < len(row) <= len(table.header)
-        and row[named].text
-        and not (_SUMMED.fullmatch(row[named].text) or _ALLOWED.search(row[named].text))
+        if named < len(row) <= len(table.header) and row[named].text and not _ALLOWED.search(row[named].text)
     ]
     of_times = [_TIMES.search(row[named].text) is not None for row in rows]
     of_one_time = sum(of_times) <= 1 and all(
         time or _QUALITY.search(row[named].text) for time, row in zip(of_times, rows, strict=True)
     )
-    if len(columns) < 2 or of_one_time:
+    if len(columns) < 2 or of_one_time or not _is_of_speed(table, columns):
         return None
     if any(fields[0][0] != "ratio" for row in rows for at, fields in _stated(table, named, row) if at not in columns):
         return None
@@ -456,7 +461,12 @@ _VALUE = re.compile(
 )
 _ASIDE = re.compile(rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$")
 """What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``."""
-_BEGINS_TIMED = re.compile(rf"\W*\d[\d.,]*\s*(?:{_UNIT})\b")
+_BEGINS_TIMED = re.compile(rf"\W*\d[\d.,]*\s*(?:(?:±|\+/-)\s*[\d.,]+\s*)?(?:{_UNIT})\b")
+_SHORT = re.compile(r"\d\s*(?:ns|us|µs|μs|ms|msec|s|secs?|seconds?)\b")
+_OF_SPEED = re.compile(
+    r"\bbench|perform|speed|\bfast|\bslow|\btim(?:e|ing)|latency|runtime|train|\bresults?\b|\bratio\b|\bbefore\b",
+    re.IGNORECASE,
+)
 _EMOJI = re.compile("[\u2705\u2728\u26a1\u2b50\ufe0f\U0001f300-\U0001faff]")
 _CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
 _PARTS = re.compile(rf"(?:\d{{1,9}}(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
