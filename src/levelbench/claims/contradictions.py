@@ -7,6 +7,7 @@ in pairs may be far more precise than its sides, so each check is as strict as t
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterator
 from decimal import Decimal
@@ -18,6 +19,12 @@ __all__ = ["contradictions"]
 
 _ROUNDED = 1.1
 """The factor by which a ratio may differ from that of two rounded figures, or of other means of the same runs."""
+_FASTER = re.compile(
+    r"(?<![\d.,–-])(?<!to )(?<!or )(?P<ratio>\d{1,6}(?:\.\d+)?) ?(?:x|times)"
+    r" (?:as fast|faster|the (?:speed|throughput)|less time|(?:the )?speed-?up)\b",
+    re.IGNORECASE,
+)
+"""A speed-up in words, and no range of several."""
 _NEAR = 0.01
 """The share by which a figure may lie outside of an interval, or beside the figure that its runs make."""
 _TIGHT = 0.25
@@ -36,7 +43,23 @@ def contradictions(claim: Claim) -> list[str]:
     for pair in pairs(claim) if claim.read_from != "records" else ():
         found += _of_ratio(pair)
         found += _of_comparison(pair) if written else ()
-    return found
+    return found + (_of_title(claim) if written else [])
+
+
+def _of_title(claim: Claim) -> list[str]:
+    """The one speed-up that the title names against the ratio of the one comparison, or of its sides' times."""
+    named, rows = [each["ratio"] for each in _FASTER.finditer(claim.title)], list(pairs(claim))
+    if len(named) != 1 or len(rows) != 1:
+        return []
+    (pair,) = rows
+    new, base, ratio = pair.new.time_s, pair.base.time_s, pair.comparison.ratio
+    part = pair.comparison.of in ("kernel", "quality", "cost", "operations") or pair.comparison.claimed_for == "part"
+    if ratio is None and new and base and _of_whole_times(pair):
+        ratio = base / new
+    if part or not ratio or 1 / _ROUNDED <= float(named[0]) / ratio <= _ROUNDED:
+        return []
+    of = f"'{pair.new.name}' to '{pair.base.name}'"
+    return [f"refuse: the title says {named[0]} times, but the ratio of {of} is {number(ratio)}"]
 
 
 def _of_ratio(pair: ComparedPair) -> Iterator[str]:
