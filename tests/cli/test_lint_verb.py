@@ -243,6 +243,14 @@ def test_a_claim_in_words_is_answered_with_the_few_lines_that_write_it_down(call
     assert [side.name for side in claim.sides] == ["ours", "theirs"]
 
 
+def test_what_time_measured_is_linted_with_its_doubts(call, here):
+    call("time", "true", "--vs", "true 2", "-n", 3, "--fail-on", "never")
+    next((here / "levelbench-results" / "commands").rglob("*-s1-*.jsonlines")).unlink()
+    code, out, _ = call("lint", "latest")
+    assert code == 0
+    assert "doubt: 3 processes of true were asked for, and 2 of them count" in out.replace("true 2", "true")
+
+
 def test_pages_of_one_name_are_proposed_together_and_one_without_figures_is_named(call, here):
     table = "| a | time (s) |\n|---|---|\n| x | {} |\n"
     for number, name in enumerate(("one", "two", "three")):
