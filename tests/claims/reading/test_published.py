@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from levelbench.claims.reading import read
 from levelbench.claims.reading.claim_file import read_claim
 from levelbench.claims.reading.published import propose, read_published
-from levelbench.claims.view import HardwareView, Side
+from levelbench.claims.view import HardwareView, QualityView, Side
 from levelbench.errors import UsageError
 
 PAGE = """\
@@ -73,8 +73,14 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
     text = proposal.toml()
     (tmp_path / "claim.toml").write_text(text)
     assert 'time_s = 15.3  # line 8: "15.3 ± 0.4"' in text
+    assert 'time_of = "target"  # line 5: "Time to 94 % (s)"' in text
+    assert 'metric = "Top-1"  # line 5: "Top-1"' in text
     assert replace(read_claim(tmp_path / "claim.toml").sides[2], where="") == Side(
-        "other", time_s=1204.5, time_of="target", hardware=HardwareView(description="A100")
+        "other",
+        time_s=1204.5,
+        time_of="target",
+        hardware=HardwareView(description="A100"),
+        quality=QualityView(target=0.94),
     )
 
 
@@ -145,6 +151,12 @@ def test_of_several_columns_of_times_none_is_taken_and_said_so(page):
 def test_of_several_columns_of_times_the_one_to_a_target_is_taken(page):
     text = "| system | time per epoch (s) | time to 94 % (s) |\n|---|---|---|\n| a | 5 | 50 |\n"
     assert only(page(text)).sides[0].time_s == 50.0
+
+
+def test_a_target_in_a_heading_is_read_unless_the_quality_may_be_on_another_scale(page):
+    text = "| system | time to 93.5 % accuracy (s) | top-1 |\n|---|---|---|\n| a | 5 | 94 % |\n| b | 6 | 94.1 |\n"
+    assert [each.quality.target for each in only(page(text)).sides] == [0.935, None]
+    assert only(page("| a | time to 93% Accuracy |\n|---|---|\n| x | 0:02:38 |\n")).sides[0].quality.target == 0.93
 
 
 @pytest.mark.parametrize(

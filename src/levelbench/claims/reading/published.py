@@ -256,14 +256,16 @@ def _widened(table: _Table) -> Iterator[_Table]:
     of = [at for at in (column("task", "task name"), column("dataset", "dataset name")) if at is not None]
     wide: dict[str, dict[str, dict[str, QuotedCell]]] = {}
     named: dict[tuple[str, str], QuotedCell] = {}
+    first_named: dict[str, QuotedCell] = {}
     for row in table.rows:
         if len(row) == len(heads):
             title = ", ".join(row[at].text for at in of) or table.title
             named.setdefault((title, row[name].text), row[name])
+            first_named.setdefault(row[metric].text, row[metric])
             wide.setdefault(title, {}).setdefault(row[name].text, {}).setdefault(row[metric].text, row[value])
     for title, models in wide.items():
         metrics = dict.fromkeys(each for cells in models.values() for each in cells)
-        header = [QuotedCell("model", 1), *(QuotedCell(each, 1) for each in metrics)]
+        header = [QuotedCell("model", 1), *(first_named[each] for each in metrics)]
         found = []
         for model, cells in models.items():
             first = named[title, model]
@@ -523,6 +525,7 @@ _TIME_OF = (
     ("call", re.compile(r"latency|inference|\bcall\b", re.IGNORECASE)),
     ("target", re.compile(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)", re.IGNORECASE)),
 )
+_TARGET = re.compile(r"\bto (?P<percent>\d{1,2}(?:\.\d{1,4})?) ?%", re.IGNORECASE)
 _QUALITY = re.compile(
     r"percentage correct|\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|"
     r"error rate|loss)\b",
@@ -578,6 +581,10 @@ _REPORTED = tuple(
 )
 
 
+_OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
+"""Fields that a heading states, and not the cell below it."""
+
+
 def _proposal(table: _Table, file: str) -> ProposedClaim | None:
     """What the table states of each of its rows; ``None`` if no row has a figure, not even one that is left out."""
     named = _name_column(table)
@@ -608,8 +615,12 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
             elif not _holds(side, figure):
                 for field_name, value in fields:
                     _put(side, field_name, value)
-                    quoted[f"{path}.{field_name}"] = row[at]
+                    quoted[f"{path}.{field_name}"] = table.header[at] if field_name in _OF_HEADING else row[at]
                 stated |= figure in ("time_s", "throughput", "cost_usd", "quality.metric")
+        quality = side.get("quality", {})
+        if quality.get("value", 0.0) > 1:
+            # It may be in per cent, and nothing says so: not on the scale of the target.
+            quality.pop("target", None)
         sides.append(side)
     compared, said = _comparisons(sides, ratios)
     if not stated and not compared and not unclear:
@@ -818,6 +829,8 @@ def _time(head: str, value_s: float, ends_s: tuple[float, float]) -> Iterator[tu
     for kind, words in _TIME_OF:
         if words.search(head):
             yield "time_of", kind
+            if kind == "target" and (share := _TARGET.search(head)):
+                yield "quality.target", _scaled(float(share["percent"]), 0.01)
             break
     for word, reported in _REPORTED:
         if word.search(head):

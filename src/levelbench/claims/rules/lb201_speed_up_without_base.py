@@ -77,8 +77,7 @@ def _drawn(claim: Claim) -> Iterator[Diagnostic]:
         return
     for at, figure in enumerate(claim.figures):
         if figure.y == "speed-up":
-            points = number(len(claim.scaling))
-            found = f"'{figure.what}' shows speed-ups, but none of its {points} points has a time or a rate"
+            found = f"'{figure.what}' shows speed-ups, but no time or rate is given for any point"
             yield guilty(f"figures[{at}].y", found, _DO, figure.where or claim.where, "warning")
 
 
