@@ -108,3 +108,8 @@ def test_the_finding_holds_the_size_the_factor_the_quality_and_the_cost():
 
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {**LARGE, **BAD, **DEAR})) == []
+
+
+def test_what_a_batch_gains_in_time_is_asked_for_where_no_time_is_given():
+    untimed = {f"{WORK}.global_batch": 8000, **BAD, "sides[0].cost_usd": None, "sides[0].time_s": None}
+    assert found(rule, changes(clean_claim(), untimed)) == [("not-stated", f"{WORK}.global_batch")]

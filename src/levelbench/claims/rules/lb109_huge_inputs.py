@@ -99,6 +99,10 @@ def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iter
     if gained is None and not cheaper:
         what = f"what the size gains in quality ({found})"
         yield not_stated(field, what, _DO, side.where)
+    elif cheaper is None and not gained and field.endswith("global_batch"):
+        # What a batch gains is time, which is not given.
+        what = f"what the batch gains in time or cost ({found})"
+        yield not_stated(field, what, _DO, side.where)
     elif gained and cheaper is None:
         what = f"what the gain in quality costs ({found})"
         yield not_stated(field, what, _DO, side.where)
