@@ -10,9 +10,11 @@ from tests.claims.clean import changes, clean_claim
 
 from levelbench.claims.contradictions import contradictions
 from levelbench.claims.lint import lint
+from levelbench.claims.rules._common import number
 from levelbench.claims.view import Claim, ComparisonView, RunView, Side, TimingView
 
 C = "comparisons[0]"
+RATIO = clean_claim().comparisons[0].ratio
 FIGURES = {"sides[0].time_s": 200.0, "sides[0].runs_made": None, "sides[0].interval": None}
 FIGURES |= {"sides[1].time_s": 300.0, "sides[1].runs_made": None, "sides[1].interval": None}
 
@@ -28,6 +30,43 @@ FIGURES |= {"sides[1].time_s": 300.0, "sides[1].runs_made": None, "sides[1].inte
 def test_a_ratio_that_the_figures_do_not_make_is_refused(changed, said):
     (found,) = contradictions(changes(clean_claim(), {f"{C}.interval": None, f"{C}.base_time_s": None, **changed}))
     assert found.startswith("refuse: 'new' against 'base': ")
+    assert said in found
+
+
+def test_a_title_with_another_speed_up_than_its_comparison_is_refused():
+    (found,) = contradictions(changes(clean_claim(), {"title": "3 times faster than the base"}))
+    assert found == f"refuse: the title says 3 times, but the ratio of 'new' to 'base' is {number(RATIO)}"
+
+
+@pytest.mark.parametrize(
+    ("title", "changed"),
+    [
+        (f"{RATIO:.1f} times faster", {}),
+        ("2 to 3 times faster", {}),
+        ("3 times faster than one, 2 times faster than another", {}),
+        ("3 times smaller", {}),
+        ("3 times faster", {f"{C}.claimed_for": "part"}),
+        ("3 times faster", {"read_from": "records"}),
+    ],
+)
+def test_a_title_that_may_speak_of_something_else_is_left_alone(title, changed):
+    assert contradictions(changes(clean_claim(), {"title": title, **changed})) == []
+
+
+def test_a_ratio_that_the_rates_do_not_make_is_refused():
+    rates = {"sides[0].throughput": 900.0, "sides[1].throughput": 300.0, f"{C}.of": "throughput", f"{C}.interval": None}
+    assert contradictions(changes(clean_claim(), {**rates, f"{C}.ratio": 3.0})) == []
+    (found,) = contradictions(changes(clean_claim(), {**rates, f"{C}.ratio": 30.0}))
+    assert found == ("refuse: 'new' against 'base': the ratio is 30, but the rates are 900 and 300 a second: 3")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.96, 0.97, "lies outside of its interval"), (0.96, None, "lies outside"), (0.96, 0.93, "goes down from")],
+)
+def test_a_quality_outside_of_its_interval_is_refused(low, high, said):
+    quality = {"sides[0].quality.value": 0.942, "sides[0].quality.low": low, "sides[0].quality.high": high}
+    (found,) = contradictions(changes(clean_claim(), quality))
     assert said in found
 
 

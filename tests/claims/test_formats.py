@@ -174,6 +174,15 @@ def test_annotations_name_file_line_and_severity(report):
     assert lines[-1] == "::notice title=LB204 ignored::findings: 2; reason: 5 runs cost too much"
 
 
+def test_annotations_from_a_folder_of_a_repository_name_files_as_the_repository_does(tmp_path, monkeypatch):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "claim.toml").write_text("")
+    monkeypatch.chdir(tmp_path / "docs")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    (line,) = github_lines(lint([("claim.toml", claim())], (rule("LB105", ("error", "x", "y")),)))
+    assert line.startswith("::error file=docs/claim.toml,")
+
+
 def unescaped(text):
     for code, sign in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
         text = text.replace(code, sign)

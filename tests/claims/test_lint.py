@@ -29,7 +29,7 @@ def test_the_same_question_about_several_sides_is_asked_once():
 
 
 def test_what_can_change_most_is_asked_first():
-    asked = [each.code for each in findings_of(Claim("a run", [Side("a", time_s=9.0, time_of="run")]))]
+    asked = [each.code for each in findings_of(Claim("a training", [Side("a", time_s=9.0, time_of="run")]))]
     assert asked == ["LB102", "LB204", "LB208"]
 
 

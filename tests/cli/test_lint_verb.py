@@ -243,6 +243,26 @@ def test_a_claim_in_words_is_answered_with_the_few_lines_that_write_it_down(call
     assert [side.name for side in claim.sides] == ["ours", "theirs"]
 
 
+def test_what_time_measured_is_linted_with_its_doubts(call, here):
+    call("time", "true", "--vs", "true 2", "-n", 3, "--fail-on", "never")
+    next((here / "levelbench-results" / "commands").rglob("*-s1-*.jsonlines")).unlink()
+    code, out, _ = call("lint", "latest")
+    assert code == 0
+    assert "doubt: 3 processes of true were asked for, and 2 of them count" in out.replace("true 2", "true")
+
+
+def test_pages_of_one_name_are_proposed_together_and_one_without_figures_is_named(call, here):
+    table = "| a | time (s) |\n|---|---|\n| x | {} |\n"
+    for number, name in enumerate(("one", "two", "three")):
+        (here / name).mkdir()
+        (here / name / "README.md").write_text(table.format(number) if number else "No table.\n")
+    pages = [f"{name}/README.md" for name in ("one", "two", "three")]
+    code, out, _ = call("lint", *pages, "--propose", "claims")
+    assert (code, out.splitlines()[-1]) == (0, "one/README.md: it has no table")
+    assert "time_s = 1.0" in (here / "claims" / "README-1.toml").read_text()
+    assert "time_s = 2.0" in (here / "claims" / "README-2.toml").read_text()
+
+
 def test_the_tables_of_a_page_are_proposed_as_claim_files(call, here):
     page = here / "RESULTS.md"
     page.write_text("| system | time (s) |\n|---|---|\n| a | 1 |\n| b | 2 |\n")

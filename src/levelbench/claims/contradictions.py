@@ -7,6 +7,7 @@ in pairs may be far more precise than its sides, so each check is as strict as t
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterator
 from decimal import Decimal
@@ -18,6 +19,12 @@ __all__ = ["contradictions"]
 
 _ROUNDED = 1.1
 """The factor by which a ratio may differ from that of two rounded figures, or of other means of the same runs."""
+_FASTER = re.compile(
+    r"(?<![\d.,–-])(?<!to )(?<!or )(?P<ratio>\d{1,6}(?:\.\d+)?) ?(?:x|times)"
+    r" (?:as fast|faster|the (?:speed|throughput)|less time|(?:the )?speed-?up)\b",
+    re.IGNORECASE,
+)
+"""A speed-up in words, and no range of several."""
 _NEAR = 0.01
 """The share by which a figure may lie outside of an interval, or beside the figure that its runs make."""
 _TIGHT = 0.25
@@ -36,13 +43,31 @@ def contradictions(claim: Claim) -> list[str]:
     for pair in pairs(claim) if claim.read_from != "records" else ():
         found += _of_ratio(pair)
         found += _of_comparison(pair) if written else ()
-    return found
+    return found + (_of_title(claim) if written else [])
+
+
+def _of_title(claim: Claim) -> list[str]:
+    """The one speed-up that the title names against the ratio of the one comparison, or of its sides' times."""
+    named, rows = [each["ratio"] for each in _FASTER.finditer(claim.title)], list(pairs(claim))
+    if len(named) != 1 or len(rows) != 1:
+        return []
+    (pair,) = rows
+    new, base, ratio = pair.new.time_s, pair.base.time_s, pair.comparison.ratio
+    part = pair.comparison.of in ("kernel", "quality", "cost", "operations") or pair.comparison.claimed_for == "part"
+    if ratio is None and new and base and _of_whole_times(pair):
+        ratio = base / new
+    if part or not ratio or 1 / _ROUNDED <= float(named[0]) / ratio <= _ROUNDED:
+        return []
+    of = f"'{pair.new.name}' to '{pair.base.name}'"
+    return [f"refuse: the title says {named[0]} times, but the ratio of {of} is {number(ratio)}"]
 
 
 def _of_ratio(pair: ComparedPair) -> Iterator[str]:
     """A ratio, and the time behind it, against the figures of the sides."""
     compared = pair.comparison
     ratio, costs = compared.ratio, compared.of == "cost"
+    if compared.of == "throughput" and compared.claimed_for != "part":
+        yield from _of_rates(pair)
     if not _of_whole_times(pair) and not (costs and compared.claimed_for != "part"):
         return
     names = f"'{pair.new.name}' against '{pair.base.name}'"
@@ -57,6 +82,15 @@ def _of_ratio(pair: ComparedPair) -> Iterator[str]:
     text = f"refuse: {names}: the ratio is {number(ratio)}, but the figures are {values}: {number(base / new)}"
     upside_down = 1 / _ROUNDED <= ratio * base / new <= _ROUNDED
     yield f"{text} (a ratio is base over new)" if upside_down else text
+
+
+def _of_rates(pair: ComparedPair) -> Iterator[str]:
+    """A ratio against the rates of its sides, of which the new one is the numerator."""
+    ratio, new, base = pair.comparison.ratio, pair.new.throughput, pair.base.throughput
+    if ratio and new and base and not 1 / _ROUNDED <= ratio / (new / base) <= _ROUNDED:
+        rates = f"{number(new, 4)} and {number(base, 4)} a second"
+        names = f"'{pair.new.name}' against '{pair.base.name}'"
+        yield f"refuse: {names}: the ratio is {number(ratio)}, but the rates are {rates}: {number(new / base)}"
 
 
 def _of_whole_times(pair: ComparedPair) -> bool:
@@ -101,10 +135,17 @@ def _of_side(side: Side) -> Iterator[str]:
     stated = [run.reached for run in side.runs if run.reached is not None]
     if all_listed and reached is not None and not sum(stated) <= reached <= len(side.runs) - stated.count(False):
         yield f"refuse: {name}: runs_reached is {reached}, but {sum(stated)} of the runs listed reached the target"
+    low, value, high = side.quality.low, side.quality.value, side.quality.high
+    if low is not None and high is not None and low > high:
+        yield f"refuse: {name}: the interval of its quality goes down from {number(low, 4)} to {number(high, 4)}"
+    elif value is not None and side.reported != "best":
+        bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+        if not _within(value, bounds):
+            yield f"refuse: {name}: the quality {number(value, 4)} lies outside of its interval {_shown(bounds)}"
     # The best of several runs need not lie within the interval of all of them.
-    bounds = None if side.reported == "best" else side.interval
-    if side.time_s is not None and bounds is not None and not _within(side.time_s, bounds):
-        yield f"refuse: {name}: {number(side.time_s, 4)} s lies outside of its interval {_shown(bounds)} s"
+    around_s = None if side.reported == "best" else side.interval
+    if side.time_s is not None and around_s is not None and not _within(side.time_s, around_s):
+        yield f"refuse: {name}: {number(side.time_s, 4)} s lies outside of its interval {_shown(around_s)} s"
     times_s = [run.time_s for run in side.runs if run.time_s and run.reached is not False and not run.failed]
     if not all_listed or len(times_s) < len(side.runs) or side.time_of not in (None, "target", "run"):
         return

@@ -8,6 +8,7 @@ undoes, so no text of a claim can become a command.
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -54,11 +55,17 @@ def place_of(finding: Diagnostic, linted: Linted) -> FileLine:
 
 
 def below_here(file: str) -> Path | None:
-    """``file`` relative to the current folder, as code hosts expect it; ``None`` if it lies elsewhere."""
-    try:
-        return Path(file).resolve().relative_to(Path.cwd())
-    except (OSError, ValueError):
-        return None
+    """``file`` relative to the repository of a workflow on GitHub, or else to the current folder, as code hosts expect.
+
+    ``None`` if it lies in neither.
+    """
+    for folder in (os.environ.get("GITHUB_WORKSPACE", ""), "."):
+        try:
+            if folder:
+                return Path(file).resolve().relative_to(Path(folder).resolve())
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 @lru_cache(maxsize=4096)

@@ -253,6 +253,8 @@ class Side(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How many of them reached the target."""
     interval: tuple[float, float] | None = None
     """Lower and upper bound of ``time_s``."""
+    throughput: float | None = None
+    """The claimed rate: samples, tokens, requests or steps per second."""
     runs: list[RunView] = field(default_factory=list)
     framework: str | None = None
     """Framework and version."""

@@ -250,21 +250,32 @@ def _template(kind: str) -> str:
 
 def _propose(what: tuple[str, ...], folder: Path) -> int:
     """One claim file for each table with figures, none in place of another."""
-    from levelbench.claims.reading import PAGES
+    from levelbench.claims.reading import PAGES, NothingStatedError
     from levelbench.claims.reading.published import propose
     from levelbench.report.drawing import write_whole
 
     texts: dict[Path, str] = {}
+    unread: dict[Path, NothingStatedError] = {}
+    proposed = Counter[str]()
     for each in map(Path, what):
         if not each.is_file() or each.suffix.lower() not in PAGES:
             found = "there is no such file" if not each.exists() else f"it is none of {', '.join(PAGES)}"
             raise UsageError(f"levelbench lint {each} --propose", found, "give a page with tables of results")
-        texts |= {folder / f"{each.stem}-{at}.toml": made.toml() for at, made in enumerate(propose(each), 1)}
+        try:
+            for made in propose(each):
+                # Pages of one name in two folders are numbered on.
+                proposed[each.stem] += 1
+                texts[folder / f"{each.stem}-{proposed[each.stem]}.toml"] = made.toml()
+        except NothingStatedError as error:
+            unread[each] = error
+    if not texts:
+        raise next(iter(unread.values()))
     for path in texts:
         if path.exists():
             raise UsageError(f"--propose {folder}", f"{path} is there already", "give another folder, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
-    return _print("\n".join(f"{write_whole(path, text)}: complete it, then lint it" for path, text in texts.items()))
+    lines = [f"{write_whole(path, text)}: complete it, then lint it" for path, text in texts.items()]
+    return _print("\n".join([*lines, *(f"{page}: {error.found}" for page, error in unread.items())]))
 
 
 def _write_docs(folder: Path) -> int:

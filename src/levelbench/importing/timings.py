@@ -66,8 +66,10 @@ def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
         raise DataError(asked, f"it is damaged: {error}", "export it again") from error
     except OSError as error:
         raise DataError(asked, error.strerror or "it cannot be read", "give a readable file") from error
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DataError(asked, f"it is damaged: {type(error).__name__}: {error}", "export it again") from error
+    except KeyError as error:
+        raise DataError(asked, f"it is damaged: {error} is missing in it", "export it again") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(asked, f"it is damaged: {error}", "export it again") from error
     found: dict[str, list[TimedProcess]] = {}
     for each in rows:
         found.setdefault(each.name, []).append(each)
@@ -81,9 +83,9 @@ def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
 
 def _hyperfine(results: list[Mapping[str, Any]], written_s: float) -> Iterator[TimedProcess]:
     """Hyperfine runs one command after another without timestamps: the last ended before the file was written."""
-    at_s = written_s - sum(sum(map(float, each["times"])) for each in results)
-    for each in results:
-        times = list(map(float, each["times"]))
+    measured = [(each, _times_of(each)) for each in results]
+    at_s = written_s - sum(sum(times) for _, times in measured)
+    for each, times in measured:
         memory, codes = each.get("memory_usage_byte") or [], each.get("exit_codes") or []
         for at, wall_s in enumerate(times):
             yield TimedProcess(
@@ -96,6 +98,16 @@ def _hyperfine(results: list[Mapping[str, Any]], written_s: float) -> Iterator[T
                 int(codes[at]) if at < len(codes) and codes[at] is not None else 0,
             )
             at_s += wall_s
+
+
+def _times_of(result: Mapping[str, Any]) -> list[float]:
+    """The times of a command of hyperfine; ``ValueError`` says what is there instead."""
+    times = result.get("times")
+    if not isinstance(times, list):
+        raise ValueError(f"{result['command']!r} has no times, only what sums them up")
+    if wrong := [each for each in times if not isinstance(each, int | float)]:
+        raise ValueError(f"a time of {result['command']!r} is {wrong[0]!r}")
+    return [float(each) for each in times]
 
 
 def _pyperf(asked: str, data: Mapping[str, Any], written_s: float) -> Iterator[TimedProcess]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from levelbench.claims.reading import read
 from levelbench.claims.reading.claim_file import read_claim
 from levelbench.claims.reading.published import propose, read_published
-from levelbench.claims.view import HardwareView, Side
+from levelbench.claims.view import HardwareView, QualityView, Side
 from levelbench.errors import UsageError
 
 PAGE = """\
@@ -73,8 +73,14 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
     text = proposal.toml()
     (tmp_path / "claim.toml").write_text(text)
     assert 'time_s = 15.3  # line 8: "15.3 ± 0.4"' in text
+    assert 'time_of = "target"  # line 5: "Time to 94 % (s)"' in text
+    assert 'metric = "Top-1"  # line 5: "Top-1"' in text
     assert replace(read_claim(tmp_path / "claim.toml").sides[2], where="") == Side(
-        "other", time_s=1204.5, time_of="target", hardware=HardwareView(description="A100")
+        "other",
+        time_s=1204.5,
+        time_of="target",
+        hardware=HardwareView(description="A100"),
+        quality=QualityView(target=0.94),
     )
 
 
@@ -120,6 +126,13 @@ def test_the_proposal_is_a_claim_file_with_quotations(page, tmp_path):
         ("shortest interval", "10 ms", None),
         ("delay", "10 ms", None),
         ("timeout", "60 s", None),
+        ("wall time budget (h)", "3", None),
+        ("s/epoch", "12", 12.0),
+        ("ms/iter", "3.5", 0.0035),
+        ("runtime in seconds", "12", 12.0),
+        ("time (sec.)", "12", 12.0),
+        ("Zeit (s)", "12", 12.0),
+        ("time", "🥇 **12 s**", 12.0),
     ],
 )
 def test_a_time_needs_its_unit(page, head, cell, time_s):
@@ -138,6 +151,12 @@ def test_of_several_columns_of_times_none_is_taken_and_said_so(page):
 def test_of_several_columns_of_times_the_one_to_a_target_is_taken(page):
     text = "| system | time per epoch (s) | time to 94 % (s) |\n|---|---|---|\n| a | 5 | 50 |\n"
     assert only(page(text)).sides[0].time_s == 50.0
+
+
+def test_a_target_in_a_heading_is_read_unless_the_quality_may_be_on_another_scale(page):
+    text = "| system | time to 93.5 % accuracy (s) | top-1 |\n|---|---|---|\n| a | 5 | 94 % |\n| b | 6 | 94.1 |\n"
+    assert [each.quality.target for each in only(page(text)).sides] == [0.935, None]
+    assert only(page("| a | time to 93% Accuracy |\n|---|---|\n| x | 0:02:38 |\n")).sides[0].quality.target == 0.93
 
 
 @pytest.mark.parametrize(
@@ -419,6 +438,111 @@ def test_a_second_row_of_headings_of_html_is_no_side(page):
 def test_a_comma_between_digits_is_not_read_where_semicolons_part_the_cells(page):
     claim = only(page("model;time (s);top-1\na;1,234;94 %\nb;5;93 %\n", "results.csv"))
     assert [each.time_s for each in claim.sides] == [None, 5.0]
+
+
+def test_decimal_commas_are_read_where_semicolons_part_the_cells_and_every_number_allows_it(page):
+    path = page(
+        "Modell;Zeit (s);Top-1;Framework\na;1.234,5;94,1 %;JAX 0.4\nb;1,234;93 %;TensorFlow 1.14\n", "results.csv"
+    )
+    assert [(each.time_s, each.quality.value, each.framework) for each in only(path).sides] == [
+        (1234.5, 0.941, "JAX 0.4"),
+        (1.234, 0.93, "TensorFlow 1.14"),
+    ]
+    assert 'time_s = 1234.5  # line 2: "1.234,5"' in propose(path)[0].toml()
+
+
+@pytest.mark.parametrize("other", ["12.5", "1.234"])
+def test_commas_beside_points_are_not_read_where_semicolons_part_the_cells(page, other):
+    claim = only(page(f"model;time (s);top-1\na;10,5;94 %\nb;{other};93 %\n", "results.csv"))
+    assert claim.sides[0].time_s is None or claim.sides[1].time_s is None
+
+
+def test_a_comma_between_digits_is_not_read_beside_a_comma_before_decimals(page):
+    claim = only(page("| a | time (s) | top-1 |\n|---|---|---|\n| x | 1,234 | 0.9 |\n| y | 12,5 | 0.8 |\n"))
+    assert [each.time_s for each in claim.sides] == [None, None]
+
+
+def test_tab_separated_values_are_read_and_a_curve_of_dawnbench_is_not(page):
+    assert [each.time_s for each in read(page("model\ttime (s)\na\t3.5\n", "results.tsv"))[0].sides] == [3.5]
+    with pytest.raises(UsageError, match="the curve of a DAWNBench entry"):
+        read(page("epoch\thours\ttop5Accuracy\n1\t0.1\t0.5\n", "entry.tsv"))
+
+
+CROSSED = """\
+| Benchmark | main | this PR | ratio |
+|---|---|---|---|
+| `import *` | 10.5 ms | 7.0 ms | 0.67 |
+| startup time | 4.2±0.1ms | ✅ | |
+| **Total** | 14.7 ms | 7.0 ms | |
+"""
+
+
+def test_each_time_is_a_side_where_systems_stand_beside_and_tasks_below_one_another(page):
+    path = page(CROSSED)
+    assert [(each.name, each.time_s) for each in only(path).sides] == [
+        ("main, import *", 0.0105),
+        ("this PR, import *", 0.007),
+        ("main, startup time", 0.0042),
+        ("main, Total", 0.0147),
+        ("this PR, Total", 0.007),
+    ]
+    text = propose(path)[0].toml()
+    assert 'name = "main, import *"\n' in text
+    assert 'time_s = 0.007  # line 3: "7.0 ms"' in text
+
+
+def test_minutes_side_by_side_that_nothing_calls_a_speed_are_left_out(page):
+    (side,) = only(page("| Plan | Free | Pro |\n|---|---|---|\n| Builds | 300 min | 3000 min |\n")).sides
+    assert (side.name, side.time_s) == ("Builds", None)
+    faster = "Faster\n\n| Task | Old | New |\n|---|---|---|\n| build | 30 min | 20 min |\n"
+    assert [each.time_s for each in only(page(faster)).sides] == [1800.0, 1200.0]
+
+
+def test_rows_named_by_a_number_are_called_as_their_heading(page):
+    claim = only(page("| Batch | PyTorch | JAX |\n|---|---|---|\n| 1 | 1.2 ms | 0.9 ms |\n"))
+    assert [each.name for each in claim.sides] == ["PyTorch, Batch 1", "JAX, Batch 1"]
+
+
+def test_a_time_beside_one_that_cannot_be_read_is_not_that_of_the_row(page):
+    text = "| task | ours | theirs | top-1 |\n|---|---|---|---|\n| sort | 12 ms (warm) | 30 ms | 0.9 |\n"
+    assert only(page(text)).sides[0].time_s is None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Option | Default | Meaning |\n|---|---|---|\n| `timeout` | 30 s | how long to wait |\n",
+        "| Name | Default | Largest |\n|---|---|---|\n| `timeout` | 30 s | 60 s |\n",
+        "| Limits | Free | Pro |\n|---|---|---|\n| Timeout | 10 min | 60 min |\n",
+        "| Dataset | Clips | FPS |\n|---|---|---|\n| a | 300 | 30 |\n",
+        "| Epoch | time (s) | accuracy |\n|---|---|---|\n| 1 | 30 | 0.8 |\n",
+    ],
+)
+def test_settings_and_the_epochs_of_a_run_are_no_sides(page, table):
+    with pytest.raises(UsageError, match="no table of it states"):
+        read_published(page(table))
+
+
+@pytest.mark.parametrize(
+    ("head", "cell", "rate"),
+    [
+        ("images/s", "1,204", 1204.0),
+        ("infer_samples_per_sec", "4302.84", 4302.84),
+        ("Requests/s", "12.5k", 12500.0),
+        ("Speed (FPS)", "30 ± 2", 30.0),
+        ("images/s/GPU", "390", None),
+        ("throughput gain (img/s)", "390", None),
+        ("throughput (GB/s)", "390", None),
+        ("tokens/s", "0", None),
+    ],
+)
+def test_a_rate_is_one_per_second_by_its_heading(page, head, cell, rate):
+    assert only(page(f"| a | {head} | top-1 |\n|---|---|---|\n| x | {cell} | 0.9 |\n")).sides[0].throughput == rate
+
+
+def test_a_star_in_code_is_a_letter(page):
+    claim = only(page("| Command | time (s) |\n|---|---|\n| `find -name '*.jpg'` | 5 |\n"))
+    assert claim.sides[0].name == "find -name '*.jpg'"
 
 
 def test_a_footnote_in_a_cell_of_html_is_no_digit(page):

@@ -50,6 +50,11 @@ GUILTY = {
     ),
 }
 INNOCENT = {
+    "a point is shown as not reached, without a speed, beside those that reached the target": {
+        f"{BIG}.reached": False,
+        f"{BIG}.time_s": None,
+        f"{BIG}.throughput": None,
+    },
     "the quality falls within its interval": {f"{BIG}.quality": 0.9429},
     "the quality rises beyond its interval": {
         f"{BIG}.quality": 0.951,

@@ -13,6 +13,7 @@ VALIDATION = {f"{Q}.split": "validation"}
 NO_QUALITY = {f"{Q}.value": None, **{f"sides[0].runs[{at}].quality": None for at in range(5)}}
 
 GUILTY = {
+    "a target on the training data": ({**NO_QUALITY, f"{Q}.split": "train"}, ("warning", f"{Q}.split")),
     "measured on the training data": ({f"{Q}.split": "train"}, ("error", f"{Q}.split")),
     "called a training loss, without a split": (
         {f"{Q}.split": None, f"{Q}.metric": "train_loss", f"{Q}.direction": "lower"},
@@ -90,3 +91,18 @@ def test_the_number_of_looks_at_the_stopping_split_is_given():
 def test_the_fault_alone_is_found_by_no_other_rule():
     both = {f"sides[{at}].quality.split": "train" for at in range(2)}
     assert other_findings(rule, changes(clean_claim(), both)) == []
+
+
+def test_a_run_of_a_program_that_nobody_calls_a_training_needs_no_quality():
+    run = {
+        **NO_QUALITY,
+        "comparisons": [],
+        "sides[1].baseline": None,
+        "sides[0].time_of": "run",
+        f"{Q}.target": None,
+        f"{Q}.metric": None,
+    }
+    claim = changes(clean_claim(), {**run, "task": None, "sides[0].data.name": None, "title": "The loader takes 1 s"})
+    asked = [each.field for each in rule.check(claim)]
+    assert f"{Q}.value" not in asked
+    assert f"{Q}.value" in [each.field for each in rule.check(changes(claim, {"title": "Trains in 1 s"}))]

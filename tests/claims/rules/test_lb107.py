@@ -64,6 +64,11 @@ GUILTY = {
     ),
 }
 INNOCENT = {
+    "the share of the peak in the precision that most operations have": {
+        f"{NEW}.precisions": {"bfloat16": 0.9, "float32": 0.1},
+        f"{NEW}.flops": 1.25e14,
+        f"{NEW}.share_of_peak": 0.1,
+    },
     "mixed precision with its shares": {
         f"{NEW}.mixed": True,
         f"{NEW}.precisions": {"bfloat16": 0.97, "float32": 0.03},
@@ -126,3 +131,11 @@ def test_a_mixture_has_the_peak_that_its_parts_allow():
 
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {f"{NEW}.mixed": True, f"{NEW}.precisions": {}})) == []
+
+
+def test_the_precision_of_a_rate_that_only_the_title_has_is_asked_for():
+    untold = {f"sides[{at}].operations": {} for at in (0, 1)}
+    claim = changes(clean_claim(), {**untold, "title": "600 TFLOP/s sustained"})
+    assert found(rule, claim) == [("not-stated", "title")]
+    assert found(rule, changes(claim, {"title": "600 TFLOP/s in bfloat16"})) == []
+    assert found(rule, changes(claim, {"title": "A network of 4 GFLOPs is trained"})) == []

@@ -41,6 +41,14 @@ GUILTY = {
     ),
 }
 INNOCENT = {
+    "a batch that grows with the ranks, compared by its quality": {
+        **BY_BASE,
+        f"{WORK}.input_size": 3072,
+        f"{WORK}.global_batch": 8192,
+        f"{WORK}.ranks": 256,
+        "sides[1].workload.global_batch": 256,
+        "sides[1].workload.ranks": 8,
+    },
     "three times the operations": {f"{WORK}.flops_per_sample": 3 * FLOPS_PER_SAMPLE, **BAD, **DEAR},
     "larger samples that gain quality at a higher cost": {**LARGE, **BETTER, **DEAR},
     "larger samples that are cheaper": {**LARGE, **BAD},
@@ -100,3 +108,8 @@ def test_the_finding_holds_the_size_the_factor_the_quality_and_the_cost():
 
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {**LARGE, **BAD, **DEAR})) == []
+
+
+def test_what_a_batch_gains_in_time_is_asked_for_where_no_time_is_given():
+    untimed = {f"{WORK}.global_batch": 8000, **BAD, "sides[0].cost_usd": None, "sides[0].time_s": None}
+    assert found(rule, changes(clean_claim(), untimed)) == [("not-stated", f"{WORK}.global_batch")]

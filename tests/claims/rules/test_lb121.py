@@ -21,6 +21,7 @@ GUILTY = {
     ),
 }
 INNOCENT = {
+    "trained for a fixed time": {**SILENT, f"{BIG}.fixed_time": True},
     "the time of a step from a few of them": {**FEW, "sides[0].time_of": "step"},
     "a side's time of a step": {"sides[0].workload.iterations_measured": 100, "sides[0].time_of": "step"},
     "throughput alone": {**FEW, f"{BIG}.time_s": None},

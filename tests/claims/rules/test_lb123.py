@@ -98,3 +98,24 @@ def test_more_runs_hold_more_luck(n):
 
 def test_the_fault_alone_is_found_by_no_other_rule():
     assert other_findings(rule, changes(clean_claim(), {REPORTED: "best"})) == []
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "As much as 5x faster",
+        "At best 5 times faster",
+        "5x faster in the best case",
+        "Peak speed-up of 5x",
+        "Speedups reach 5x",
+    ],
+)
+def test_the_best_of_several_cases_has_many_names(title):
+    alone = {"sides[0].time_s": None, "sides[1].time_s": None, "title": title}
+    assert found(rule, changes(clean_claim(), alone)) == [("warning", "title")]
+
+
+def test_how_fast_it_could_be_at_most_is_no_best_case():
+    title = "3.1 times faster, of a maximum speed-up of 4 by Amdahl's law"
+    alone = {"sides[0].time_s": None, "sides[1].time_s": None, "title": title}
+    assert found(rule, changes(clean_claim(), alone)) == []

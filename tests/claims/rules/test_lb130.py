@@ -63,6 +63,7 @@ GUILTY = {
     "the rule is the first crossing and there are no curves": ({**NONE, CROSSING: "first"}, ("warning", CROSSING)),
 }
 INNOCENT = {
+    "timed by a benchmark whose rule is known": {**NONE, CROSSING: None, "sides[0].clock.policy": "mlperf"},
     "the first crossing, which the curve confirms": {CROSSING: "first"},
     "touched early, lost, and confirmed later": rows(i6=0.9402, i7=0.939),
     "touched once by a run that is not counted": {**ONCE, "sides[0].runs[2].reached": False},

@@ -103,12 +103,13 @@ def test_the_speed_of_a_step_has_nothing_to_tune():
     [
         ({f"{BASE}.source": None, **OTHER}, f"{BASE}.source"),
         ({f"{BASE}.year": None, f"{BASE}.runs": [], **OTHER}, f"{BASE}.year"),
+        ({f"{BASE}.tuned": False, "sides[0].tuned": None, "sides[0].tuning.trials": None}, "sides[0].tuned"),
         (
             {f"{BASE}.tuned": None, f"{BASE}.tuning.trials": None, f"{BASE}.reference": None},
             f"{BASE}.tuned",
         ),
     ],
-    ids=["the source", "the year of figures that were taken over", "the tuning"],
+    ids=["the source", "the year of figures that were taken over", "the tuning of the other", "the tuning"],
 )
 def test_what_would_decide_is_asked_for(unknown, field):
     assert found(rule, changes(clean_claim(), unknown)) == [("not-stated", field)]

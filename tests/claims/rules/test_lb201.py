@@ -19,6 +19,10 @@ GUILTY = {
         {f"{C}.base_time_s": None, f"{C}.of": "kernel", "scaling": []},
         ("warning", f"{C}.base_time_s"),
     ),
+    "only a rate is given, of a comparison of times": (
+        {**NO_TIMES, "sides[1].throughput": 390.0},
+        ("warning", f"{C}.base_time_s"),
+    ),
     "a ratio of costs without the cost": (
         {f"{C}.of": "cost", f"{C}.base_time_s": None, "sides[1].cost_usd": None},
         ("warning", f"{C}.base_time_s"),
@@ -30,6 +34,11 @@ INNOCENT = {
     "the comparison has it": {"sides[1].time_s": None},
     "a point of the base's scaling has it": {**NO_TIMES, "scaling": [{"side": "base", "ranks": 1, "time_s": 13.5}]},
     "a whole run is compared": {f"{C}.base_time_s": None, f"{C}.of": "run", "sides[1].time_of": "run"},
+    "the base's rate is given, and the rate is compared": {
+        **NO_TIMES,
+        "sides[1].throughput": 390.0,
+        f"{C}.of": "throughput",
+    },
     "no ratio is claimed": {**NO_TIMES, f"{C}.ratio": None},
     "a ratio of qualities is no speed-up": {**NO_TIMES, f"{C}.of": "quality"},
     "the base has one rank and is said to be serial": {**ONE_RANK_BASE, f"{C}.base_kind": "serial"},

@@ -32,10 +32,20 @@ GUILTY["not all runs arrive, and the interval is of those that do"] = (
 )
 RESTARTS = {"what": "time to expect with restarts", "of": "times", "value": 45.0, "deterministic": True}
 UNSTATED = {
+    "a rate of an unknown number of runs": (
+        {
+            **ALONE,
+            "sides[0].time_s": None,
+            "sides[0].interval": None,
+            "sides[0].runs": [],
+            "sides[0].throughput": 390.0,
+        },
+        "sides[0].throughput",
+    ),
     "not all runs arrive, and the median may count them": (
         {**SOME, "sides[0].runs": [], "sides[0].reported": "median", "sides[0].interval": (29.0, 60.0)},
         "sides[0].runs",
-    )
+    ),
 }
 INNOCENT = {
     "not all runs arrive, and the interval is open": {**SOME, "sides[0].interval": (29.0, float("inf"))},

@@ -90,3 +90,25 @@ def test_the_finding_says_what_the_test_could_not_show():
 
 def test_no_other_rule_fires_on_its_fault():
     assert other_findings(rule, changes(clean_claim(), PLANTED[1])) == []
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "The overhead is within noise",
+        "Checkpointing without slowing the training",
+        "Virtually free tracing",
+        "Accuracy-neutral compression",
+        "No measurable difference to float32",
+        "Lossless 4-bit quantisation",
+    ],
+)
+def test_no_difference_in_other_words_needs_a_bound(title):
+    assert found(rule, changes(clean_claim(), {**UNBOUNDED, "title": title})) == [("warning", "title")]
+
+
+@pytest.mark.parametrize("title", ["Matches the accuracy of float32", "Comparable accuracy", "As accurate as float32"])
+def test_an_equal_quality_is_what_is_claimed_where_only_qualities_are_compared(title):
+    claim = changes(clean_claim(), {**UNBOUNDED, "title": title})
+    assert found(rule, claim) == []
+    assert found(rule, changes(claim, {f"{C}.of": "quality"})) == [("warning", "title")]

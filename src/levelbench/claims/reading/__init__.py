@@ -49,8 +49,9 @@ _SIDES = re.compile(rb"^[ \t]*\[\[[ \t]*sides[ \t]*\]\]", re.MULTILINE)
 _LOOKED_AT = 1 << 20
 _TRIED = 20
 _MLPERF = re.compile(rb":::MLL(?:OG)? |:::MLPv0\.5\.0 ")
+_DAWNBENCH = re.compile(rb"(?:\xef\xbb\xbf)?\s*epoch\s+hours\b", re.IGNORECASE)
 _RECORD = re.compile(rb'\s*\{[^\n]*"specification"\s*:')
-PAGES = (".md", ".markdown", ".html", ".htm", ".csv")
+PAGES = (".md", ".markdown", ".html", ".htm", ".csv", ".tsv")
 """What has tables that people publish; only a page that is named is read, not those of a folder."""
 _TIMINGS = re.compile(rb'\s*\{\s*"(?:results"\s*:\s*\[\s*\{\s*"command"|benchmarks"\s*:\s*\[)')
 _FILES = {
@@ -176,14 +177,14 @@ def kind_of(path: Path) -> Kind:
         raise UsageError(f"levelbench lint {path}", "it is neither a file nor a folder", "give a regular file")
     if path.suffix == _INFERENCE:
         return "inference"
-    if path.suffix.lower() in PAGES:
-        return "page"
-    if path.suffix == ".tsv":
+    with path.open("rb") as file:
+        head = file.read(_LOOKED_AT)
+    if path.suffix == ".tsv" and _DAWNBENCH.match(head):
         entry = path.with_suffix(".json")
         do = f"give {entry}" if entry.is_file() else "give the entry's .json, with the curve next to it"
         raise UsageError(f"levelbench lint {path}", "it is the curve of a DAWNBench entry, without the entry", do)
-    with path.open("rb") as file:
-        head = file.read(_LOOKED_AT)
+    if path.suffix.lower() in PAGES:
+        return "page"
     if path.name.endswith(_ARCHIVES):
         return "mlperf"
     if _RECORD.match(head):

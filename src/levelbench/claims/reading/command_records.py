@@ -5,7 +5,7 @@ The replicate is the process, and its time is the wall time of the whole process
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,7 +25,7 @@ from levelbench.claims.view import (
 from levelbench.errors import LevelbenchError
 from levelbench.importing.timings import import_timings, read_timings
 from levelbench.measure.environment import system_of
-from levelbench.records.commands import CommandRecord
+from levelbench.records.commands import CommandRecord, summarise_commands
 from levelbench.report.numbers import plural
 
 __all__ = ["read_command_files", "read_timings_file"]
@@ -93,9 +93,16 @@ def _claim(title: str, arms: dict[str, list[CommandRecord]]) -> Claim:
         sides=sides,
         read_from="records",
         comparisons=comparisons,
-        caveats=[text for name, records in arms.items() if (text := _failed(name, records))],
+        caveats=[text for name, records in arms.items() if (text := _failed(name, records))] + _doubts(arms),
         where=base.where,
     )
+
+
+def _doubts(arms: Mapping[str, Sequence[CommandRecord]]) -> list[str]:
+    """The doubts about processes that levelbench measured; those of another tool's are of that tool."""
+    if any(each.header.environment.get("started") == "imported" for records in arms.values() for each in records):
+        return []
+    return [f"doubt: {each}" for each in summarise_commands(list(arms.values())).suspect]
 
 
 def _failed(name: str, records: Sequence[CommandRecord]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -44,8 +44,10 @@ class _Table:
     title: str
     header: list[QuotedCell]
     rows: list[list[QuotedCell]] = field(default_factory=list)
-    commas_unclear: bool = False
-    """Whether a comma in a number may stand before its decimals, as where semicolons part the cells."""
+    commas: Literal["thousands", "unclear", "decimals"] = "thousands"
+    """What a comma in a number parts; unclear where it may stand before the decimals."""
+    crossed: bool = False
+    """Whether each row is made of one cell: its name is of the headings of its column and of its row."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,15 @@ def propose(path: Path) -> list[ProposedClaim]:
         raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     tables = list(_tables(path, text))
-    both = ((_proposal(table, str(path)), table) for table in tables)
-    found = [made for first, table in both if (made := first or _proposal(_turned(table), str(path)))]
+    forms = ((_crossed(table) or table, table) for table in tables if not _is_of_settings(table))
+    found = [
+        made for form, table in forms if (made := _proposal(form, str(path)) or _proposal(_turned(table), str(path)))
+    ]
     if not found:
         seen = (
-            "no table of it states a time with its unit, a cost, a quality or a ratio" if tables else "it has no table"
+            "no table of it states a time with its unit, a rate, a cost, a quality or a ratio"
+            if tables
+            else "it has no table"
         )
         raise NothingStatedError(f"levelbench lint {path}", seen, write_down("" if tables else text))
     return found
@@ -127,7 +133,7 @@ def propose(path: Path) -> list[ProposedClaim]:
 def _tables(path: Path, text: str) -> Iterator[_Table]:
     if path.suffix.lower() in (".html", ".htm"):
         yield from _html(text)
-    elif path.suffix.lower() == ".csv":
+    elif path.suffix.lower() in (".csv", ".tsv"):
         yield from _csv(path, text)
     else:
         yield from _markdown(text)
@@ -141,14 +147,98 @@ def _csv(path: Path, text: str) -> Iterator[_Table]:
     reader = csv.reader(text.splitlines(), dialect)
     rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
     if rows:
-        yield from _widened(_Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1], dialect.delimiter == ";"))
+        table = _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1])
+        table.commas = _commas(table, semicolons=dialect.delimiter == ";")
+        yield from _widened(table)
 
 
 def _turned(table: _Table) -> _Table:
     """The table with a row for each column: the systems side by side, and their figures below one another."""
     rows = [table.header, *(row for row in table.rows if len(row) == len(table.header))]
     header, *columns = [list(column) for column in zip(*rows, strict=True)]
-    return _Table(table.title, header, columns, table.commas_unclear)
+    return _Table(table.title, header, columns, table.commas)
+
+
+_DECIMAL_COMMA = re.compile(r"[~≈$]?\s*[-+]?(?:\d{1,3}(?:\.\d{3})+,\d+|0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?![\d,])")
+_DECIMAL_POINT = re.compile(r"[~≈$]?\s*[-+]?\d+\.(?:\d{1,2}|\d{4,})(?!\d)")
+"""Numbers that can be read in one way only: ``10,25`` and ``1.234,5``, or ``10.25``."""
+
+
+def _is_of_speed(table: _Table, columns: list[int]) -> bool:
+    """Whether its times are as short as programs are, or something says so: plans and timetables are in minutes."""
+    said = " ".join([table.title, *(_words(each.text) for each in table.header)])
+    short = any(_SHORT.search(row[at].text) for row in table.rows for at in columns if at < len(row))
+    return short or _OF_SPEED.search(said) is not None
+
+
+def _timed_columns(table: _Table, named: int) -> list[int]:
+    """The columns of times with their unit beside the number, below headings that do not say what they are of."""
+    found = []
+    for at, head in enumerate(table.header):
+        words = _words(head.text)
+        silent = words and not (_TIMES.search(words) or _OTHER_TIMES.search(words) or _unit_of(head.text))
+        rows = [row for row in table.rows if max(at, named) < len(row) and not _ALLOWED.search(row[named].text)]
+        if at != named and silent and any(_BEGINS_TIMED.match(row[at].text) for row in rows):
+            found.append(at)
+    return found
+
+
+def _is_of_settings(table: _Table) -> bool:
+    """Whether it lists settings, or the steps of one run, of which none is a side of a comparison."""
+    heads = [_words(each.text) for each in table.header]
+    return _SETTINGS.fullmatch(heads[0]) is not None or any(_DEFAULT.fullmatch(head) for head in heads)
+
+
+def _commas(table: _Table, semicolons: bool = False) -> Literal["thousands", "unclear", "decimals"]:
+    """What commas in numbers part, by those that can be read in one way only, and by what parts the cells."""
+    texts = [cell.text for row in table.rows for cell in row]
+    before_decimals = any(map(_DECIMAL_COMMA.match, texts))
+    if semicolons and before_decimals and not any(map(_DECIMAL_POINT.match, texts)):
+        return "decimals"
+    return "unclear" if semicolons or before_decimals else "thousands"
+
+
+def _with_points(text: str, commas: str) -> str | None:
+    """The text of a figure with a point before its decimals; ``None`` where nobody knows what parts its digits."""
+    if commas == "thousands" or not re.match(r"[~≈$]?\s*[-+]?\d", text):
+        return text
+    if commas == "unclear":
+        return None if re.search(r"\d,\d", text) else text
+    plain = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?=,\d)", lambda found: found[0].replace(".", ""), text)
+    return None if re.search(r"\d\.\d", plain) else re.sub(r"(?<=\d),(?=\d)", ".", plain)
+
+
+def _crossed(table: _Table) -> _Table | None:
+    """The table with a row for each of its times, where the systems stand side by side and the tasks below one another.
+
+    ``None`` unless several columns have times with their unit beside the number, no heading says what they are of, and
+    nothing else is stated: before and after, or one library and another.
+    """
+    named = _name_column(table)
+    columns = _timed_columns(table, named)
+    rows = [
+        row
+        for row in table.rows
+        if named < len(row) <= len(table.header) and row[named].text and not _ALLOWED.search(row[named].text)
+    ]
+    of_times = [_TIMES.search(row[named].text) is not None for row in rows]
+    of_one_time = sum(of_times) <= 1 and all(
+        time or _QUALITY.search(row[named].text) for time, row in zip(of_times, rows, strict=True)
+    )
+    if len(columns) < 2 or of_one_time or not _is_of_speed(table, columns):
+        return None
+    if any(fields[0][0] != "ratio" for row in rows for at, fields in _stated(table, named, row) if at not in columns):
+        return None
+    crossed = []
+    for row in rows:
+        task = row[named].text if _is_words(row[named].text) else f"{table.header[named].text} {row[named].text}"
+        for at in columns:
+            if at < len(row) and row[at].text:
+                crossed.append([QuotedCell(f"{table.header[at].text}, {task.strip()}", row[at].line), row[at]])
+    rows = [row for row in crossed if next(_fields_of("time", _with_points(row[1].text, table.commas) or ""), None)]
+    return _Table(
+        table.title, [QuotedCell("", 1), QuotedCell("time", 1)], rows[:_MOST_ROWS], table.commas, crossed=True
+    )
 
 
 def _widened(table: _Table) -> Iterator[_Table]:
@@ -166,19 +256,21 @@ def _widened(table: _Table) -> Iterator[_Table]:
     of = [at for at in (column("task", "task name"), column("dataset", "dataset name")) if at is not None]
     wide: dict[str, dict[str, dict[str, QuotedCell]]] = {}
     named: dict[tuple[str, str], QuotedCell] = {}
+    first_named: dict[str, QuotedCell] = {}
     for row in table.rows:
         if len(row) == len(heads):
             title = ", ".join(row[at].text for at in of) or table.title
             named.setdefault((title, row[name].text), row[name])
+            first_named.setdefault(row[metric].text, row[metric])
             wide.setdefault(title, {}).setdefault(row[name].text, {}).setdefault(row[metric].text, row[value])
     for title, models in wide.items():
         metrics = dict.fromkeys(each for cells in models.values() for each in cells)
-        header = [QuotedCell("model", 1), *(QuotedCell(each, 1) for each in metrics)]
+        header = [QuotedCell("model", 1), *(first_named[each] for each in metrics)]
         found = []
         for model, cells in models.items():
             first = named[title, model]
             found.append([first, *(cells.get(each, QuotedCell("", first.line)) for each in metrics)])
-        yield _Table(title, header, found, table.commas_unclear)
+        yield _Table(title, header, found, table.commas)
 
 
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
@@ -186,7 +278,7 @@ _TABLE = re.compile(r"\s*<table\b", re.IGNORECASE)
 """A table in HTML on a page in Markdown, where it begins a line."""
 _PIPE = re.compile(r"(?<!\\)\|")
 _MARKS = re.compile(
-    r"\\(?P<kept>[\\`*_\[\]#|<>~])|!?\[(?P<text>[^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
+    r"(?P<ticks>`+)(?P<code>.+?)(?P=ticks)(?!`)|\\(?P<kept>[\\`*_\[\]#|<>~])|!?\[(?P<text>[^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
     r"</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>"
 )
 """What is not shown; an underscore within a word is (``time_s``)."""
@@ -213,6 +305,7 @@ def _markdown(text: str) -> Iterator[_Table]:
             while at < len(lines) and "|" in lines[at] and len(table.rows) < _MOST_ROWS:
                 table.rows.append(_cells(lines[at], at))
                 at += 1
+            table.commas = _commas(table)
             yield table
             continue
         if not fenced and _TABLE.match(line):
@@ -231,6 +324,8 @@ def _html(text: str, said: str = "") -> Iterator[_Table]:
     parser = _Html(said)
     parser.feed(text)
     parser.close()
+    for table in parser.tables:
+        table.commas = _commas(table)
     yield from (each for each in parser.tables if each.header and each.rows)
 
 
@@ -241,7 +336,9 @@ def _cells(line: str, at: int) -> list[QuotedCell]:
 
 
 def _plain(text: str) -> str:
-    return _MARKS.sub(lambda at: " " if _parts(at["tag"]) else at["kept"] or at["text"] or "", text).strip()
+    return _MARKS.sub(
+        lambda at: " " if _parts(at["tag"]) else at["code"] or at["kept"] or at["text"] or "", text
+    ).strip()
 
 
 def _parts(tag: str | None) -> bool:
@@ -366,12 +463,24 @@ _VALUE = re.compile(
 )
 _ASIDE = re.compile(rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$")
 """What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``."""
+_BEGINS_TIMED = re.compile(rf"\W*\d[\d.,]*\s*(?:(?:±|\+/-)\s*[\d.,]+\s*)?(?:{_UNIT})\b")
+_SHORT = re.compile(r"\d\s*(?:ns|us|µs|μs|ms|msec|s|secs?|seconds?)\b")
+_OF_SPEED = re.compile(
+    r"\bbench|perform|speed|\bfast|\bslow|\btim(?:e|ing)|latency|runtime|train|\bresults?\b|\bratio\b|\bbefore\b",
+    re.IGNORECASE,
+)
+_EMOJI = re.compile("[\u2705\u2728\u26a1\u2b50\ufe0f\U0001f300-\U0001faff]")
 _CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
 _PARTS = re.compile(rf"(?:\d{{1,9}}(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
 _PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
 """A time of several units: ``1 h 23 min``, ``3m 20s``; ``0:10:28`` is of hours, minutes and seconds."""
+_OF_EACH = (
+    rf"(?P<first>{_UNIT})\s?(?:/|per )\s?(?:epoch|step|iter(?:ation)?|it|op|call|batch|image|img|sample|token|query)"
+)
+"""A heading such as ``ms/step``."""
 _IN_HEADING = re.compile(
-    rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\s*(?:per \w+|/\s*\w+)?\s*[)\]]|[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
+    rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\.?\s*(?:per \w+|/\s*\w+)?\s*[)\]]|[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
+    rf"\bin (?P<named>{_UNIT})\s*$|^{_OF_EACH}\b|"
     r"(?<!\d)(?<!\d )(?P<sign>%|\bpercentage\b)",
     re.IGNORECASE,
 )
@@ -379,12 +488,12 @@ _IN_HEADING = re.compile(
 _RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
 _TIMES = re.compile(
     r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
-    r"^(?:mean|median|average|min|max)\s*[(\[]",
+    rf"\b(?:\w*zeit|dauer|temps|durée|tiempo|duración)\b|^(?:mean|median|average|min|max)\s*[(\[]|^{_OF_EACH}\b",
     re.IGNORECASE,
 )
 _OTHER_TIMES = re.compile(
     r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|\blimit\b|"
-    r"\bstd\b|\bstd?dev|deviation|variance|σ|\bmin ?/ ?max\b|latency.*\(min\)|"
+    r"\bdefaults?\b|\bbudget\b|\bstd\b|\bstd?dev|deviation|variance|σ|\bmin ?/ ?max\b|latency.*\(min\)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b",
     re.IGNORECASE,
@@ -397,6 +506,15 @@ _END = re.compile(
 _NO_INTERVAL = re.compile(
     r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation", re.IGNORECASE
 )
+_RATE_OF = re.compile(
+    r"(?:\b(?:throughput|imgs?|images?|tokens?|tok|samples?|steps?|req(?:uest)?s?|queries|sequences|seqs?|it(?:eration)?s?)\W*"
+    r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b)|\b(?:fps|qps|tps)\b)",
+    re.IGNORECASE,
+)
+"""Headings of rates per second: ``images/s``, ``throughput (tokens/sec)``, ``FPS``."""
+_RECORDED = re.compile(r"\b(?:data ?sets?|videos?|clips?|recordings?|cameras?|sensors?|streams?)\b", re.IGNORECASE)
+_RATE = re.compile(rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?")
+_KILO = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
 _PRICE = re.compile(r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b", re.IGNORECASE)
 """What something may be bought for, and no run has cost."""
@@ -407,6 +525,7 @@ _TIME_OF = (
     ("call", re.compile(r"latency|inference|\bcall\b", re.IGNORECASE)),
     ("target", re.compile(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)", re.IGNORECASE)),
 )
+_TARGET = re.compile(r"\bto (?P<percent>\d{1,2}(?:\.\d{1,4})?) ?%", re.IGNORECASE)
 _QUALITY = re.compile(
     r"percentage correct|\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|"
     r"error rate|loss)\b",
@@ -428,6 +547,17 @@ _SCALED = re.compile(
 """Headings of figures that are not in the unit that is given."""
 _TRAINED = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
+_SETTINGS = re.compile(
+    r"\W*(?:command[- ]line |environment |config(?:uration)? |hyper-?)?"
+    r"(?:epoch|step|iteration|options?|param(?:eter)?s?|arg(?:ument)?s?|flags?|settings?|variables?|keys?|fields?|properties|property)\W*",
+    re.IGNORECASE,
+)
+"""The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
+_ALLOWED = re.compile(
+    r"time-?outs?\b|\b(?:limits?|defaults?|budgets?|quotas?|delays?|period|retention)\b", re.IGNORECASE
+)
+"""The name of a row of times that are set, not measured."""
+_DEFAULT = re.compile(r"defaults?(?: values?)?", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _RUNS = re.compile(
     r"^(?:n|(?:# |n |num |number of |no\. of )?(?:runs|seeds|trials|repeats|repetitions))$", re.IGNORECASE
@@ -451,6 +581,10 @@ _REPORTED = tuple(
 )
 
 
+_OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
+"""Fields that a heading states, and not the cell below it."""
+
+
 def _proposal(table: _Table, file: str) -> ProposedClaim | None:
     """What the table states of each of its rows; ``None`` if no row has a figure, not even one that is left out."""
     named = _name_column(table)
@@ -470,7 +604,8 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
         known.add(name)
         side: dict[str, Any] = {"name": name}
         path = f"sides[{len(sides)}]"
-        quoted[f"{path}.name"] = row[named]
+        if not table.crossed:
+            quoted[f"{path}.name"] = row[named]
         for at, fields in _stated(table, named, row):
             figure = fields[0][0]
             if (at, figure) in unclear:
@@ -480,8 +615,12 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
             elif not _holds(side, figure):
                 for field_name, value in fields:
                     _put(side, field_name, value)
-                    quoted[f"{path}.{field_name}"] = row[at]
-                stated |= figure in ("time_s", "cost_usd", "quality.metric")
+                    quoted[f"{path}.{field_name}"] = table.header[at] if field_name in _OF_HEADING else row[at]
+                stated |= figure in ("time_s", "throughput", "cost_usd", "quality.metric")
+        quality = side.get("quality", {})
+        if quality.get("value", 0.0) > 1:
+            # It may be in per cent, and nothing says so: not on the scale of the target.
+            quality.pop("target", None)
         sides.append(side)
     compared, said = _comparisons(sides, ratios)
     if not stated and not compared and not unclear:
@@ -502,13 +641,15 @@ def _passed_over(name: str, known: bool, longer: bool) -> str:
 
 def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
-    turned = named < len(row) and _TIMES.search(row[named].text) is not None
+    name = row[named].text if named < len(row) else ""
+    turned = _TIMES.search(name) is not None or _ALLOWED.search(name) is not None
     for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
         if at == named or not cell.text or (turned and not _TIMES.search(head.text)):
             continue
-        if table.commas_unclear and re.search(r"\d,\d", cell.text):
-            continue
-        if fields := list(_fields_of(head.text, cell.text)):
+        text = _with_points(cell.text, table.commas)
+        fields = [] if text is None else list(_fields_of(head.text, text))
+        # The rate of a recording is no speed of a system.
+        if fields and not (fields[0][0] == "throughput" and _RECORDED.search(table.header[named].text)):
             yield at, fields
 
 
@@ -519,12 +660,16 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
     """
     unclear: set[tuple[int, str]] = set()
     said = []
-    for figure, what in (("time_s", "times"), ("cost_usd", "costs"), ("ratio", "ratios")):
+    for figure, what in (("time_s", "times"), ("throughput", "rates"), ("cost_usd", "costs"), ("ratio", "ratios")):
         columns: dict[int, bool] = {}
         for row in table.rows:
             for at, fields in _stated(table, named, row):
                 if fields[0][0] == figure:
                     columns[at] = columns.get(at, False) or ("time_of", "target") in fields
+        timed = _timed_columns(table, named) if figure == "time_s" else []
+        if columns and set(columns) <= set(timed):
+            # Where one of them cannot be read, the others are no less of several systems or parts.
+            columns |= dict.fromkeys(set(timed) - set(columns), False)
         meant = [at for at, is_target in columns.items() if is_target] or _central(table, list(columns))
         if len(columns) > 1:
             apart = sorted(columns if len(meant) != 1 else set(columns) - set(meant))
@@ -595,10 +740,16 @@ def _comparisons(
 
 def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     """The fields of a side that a cell states below its heading."""
-    text = _ASIDE.sub("", text)
+    text = _ASIDE.sub("", _EMOJI.sub("", text).strip())
     match, written, head = _VALUE.fullmatch(text), head, _words(head)
     of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
     if _SCALED.search(head):
+        return
+    other = _OTHER_TIMES.search(head) or _OTHER_QUALITIES.search(head)
+    if _RATE_OF.search(head) and not other and (rate := _RATE.fullmatch(text)):
+        value = _scaled(_number(rate["value"]), _KILO[rate["kilo"] or ""])
+        if 0 < value < math.inf:
+            yield "throughput", value
         return
     if match is None and of_time and (several_s := _seconds_of(text)) is not None:
         yield from _time(head, several_s, (math.nan, math.nan))
@@ -646,7 +797,10 @@ def _unit_of(head: str) -> str:
     """The unit in a heading, or that it is; none where it names several."""
     if _TIMES.search(head) and head.strip().lower() in _UNITS:
         return head.strip().lower()
-    units = {(match["unit"] or match["last"] or "%").lower() for match in _IN_HEADING.finditer(head)}
+    units = {
+        (match["unit"] or match["last"] or match["named"] or match["first"] or "%").lower()
+        for match in _IN_HEADING.finditer(head)
+    }
     return units.pop() if len(units) == 1 else ""
 
 
@@ -675,6 +829,8 @@ def _time(head: str, value_s: float, ends_s: tuple[float, float]) -> Iterator[tu
     for kind, words in _TIME_OF:
         if words.search(head):
             yield "time_of", kind
+            if kind == "target" and (share := _TARGET.search(head)):
+                yield "quality.target", _scaled(float(share["percent"]), 0.01)
             break
     for word, reported in _REPORTED:
         if word.search(head):

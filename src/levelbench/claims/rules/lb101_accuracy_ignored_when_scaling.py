@@ -33,7 +33,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         quality = QualityView() if side is None else side.quality
         points = [(at, point) for at, point in enumerate(claim.scaling) if point.side == name]
         points.sort(key=lambda each: (each[1].ranks, each[1].global_batch or 0))
-        yield from _missed(points, quality)
+        yield from _missed(points, quality, claim.read_from == "claim")
         yield from _fallen(points, quality)
         yield from _unsaid(name, points)
     if not claim.scaling:
@@ -52,9 +52,16 @@ def _lost(point: ScalingPoint, quality: QualityView) -> bool:
     return misses(quality, level_of(quality, point))
 
 
-def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic]:
+def _without_speed(point: ScalingPoint) -> bool:
+    """Whether it is said not to have reached the target, and has no speed that could count."""
+    return point.reached is False and point.time_s is None and point.throughput is None
+
+
+def _missed(points: list[_Indexed], quality: QualityView, written: bool) -> Iterator[Diagnostic]:
+    # Runs of a store say nothing of how they are shown.
+    shown = written and any(point.reached for _, point in points)
     for at, point in points:
-        if not _lost(point, quality):
+        if not _lost(point, quality) or (shown and _without_speed(point)):
             continue
         level = level_of(quality, point)
         got = "" if level is None else f" (quality {level.text})"

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import claimed, compared, guilty, not_stated, quality_is_claimed, sides
-from levelbench.claims.view import Claim, Side
+from levelbench.claims.view import Claim, QualityView, Side
 from levelbench.report.numbers import plural
 
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
+_TRAINS = re.compile(r"\b(?:pre|re)?-?train|\bfine-?tun|\bepochs?\b|\bconverge", re.IGNORECASE)
 _SAYS_SPLIT = re.compile(r"(?<![a-z])(val(idation)?|test|dev|held[- ]out)(?![a-z])")
 _OF_EITHER = re.compile(r"loss|perplexity|entropy|bits per")
 """Metrics that are as often given of the training data; the split of a public task's accuracy is known."""
@@ -24,9 +25,19 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         if _has_quality(side):
             found = _judged(f"{field}.quality", side, claim)
             yield from (each for each in found if each.severity != "not-stated" or side.name in asked)
-        elif _needs_quality(side) and side.name not in ratios:
+        elif side.quality.target is not None and _of_training(side.quality):
+            target = f"the target of '{side.name}' is a {side.quality.metric or 'quality'} of the training data"
+            yield guilty(f"{field}.quality.split", target, _DO, side.where, "warning")
+        elif _needs_quality(side) and side.name not in ratios and _trains(side, claim):
             what = f"the quality that '{side.name}' reached; its speed means nothing without it"
             yield not_stated(f"{field}.quality.value", what, _DO, side.where)
+
+
+def _of_training(quality: QualityView) -> bool:
+    """Whether it is said, or its metric says, that it was measured on the training data."""
+    return quality.split == "train" or (
+        quality.split is None and bool(_ON_TRAINING.search((quality.metric or "").lower()))
+    )
 
 
 def _has_quality(side: Side) -> bool:
@@ -38,10 +49,16 @@ def _needs_quality(side: Side) -> bool:
     return side.time_of in ("run", "target") and side.quality.target is None
 
 
+def _trains(side: Side, claim: Claim) -> bool:
+    """Whether something says that it is a training: a run may be of any program."""
+    named = claim.task or side.data.name or side.quality.metric
+    return side.time_of == "target" or bool(named) or _TRAINS.search(claim.title) is not None
+
+
 def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     quality = side.quality
     metric = quality.metric or "quality"
-    if quality.split == "train" or (quality.split is None and _ON_TRAINING.search(metric.lower())):
+    if _of_training(quality):
         found = f"the {metric} of '{side.name}' was measured on the training data"
         yield guilty(f"{field}.split", found, _DO, side.where)
     elif quality.split is None:

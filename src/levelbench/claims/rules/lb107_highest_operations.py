@@ -15,6 +15,9 @@ _FRACTIONS = "give the share of the operations at each precision"
 _SHARE = "give the rate as a share of the peak (or of the roof) for the precision that was used"
 _PROGRESS = "compare the time to the target, or the operations until it was reached"
 
+_NEARLY_ALL = 0.9
+"""The share of operations from which on a share of the peak may be given for their precision alone."""
+
 _RATE = re.compile(
     r"(?:\b\d[\d.,]* ?)?\b(?:effective )?(?:[kmgtpe]|kilo|mega|giga|tera|peta|exa)[- ]?(?:flops?|ops)\b"
     r"(?:/s| (?:per|a) second)?|\bflop/s",
@@ -48,6 +51,8 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 def _headline(claim: Claim) -> Iterator[Diagnostic]:
     """A rate of operations as the claim itself, of a precision that nothing names, or of operations not executed."""
     rates = [(field, side) for field, side in sides(claim) if side.operations.flops is not None]
+    if not rates:
+        yield from _untold(claim)
     if not rates or not (said := _RATE.search(claim.title)):
         return
     field, side = rates[0]
@@ -65,6 +70,15 @@ def _headline(claim: Claim) -> Iterator[Diagnostic]:
         found = f"the claim is a rate of operations called '{notional[0]}': counted, and not all executed"
         do = "give the rate of the operations that are executed, or the ratio of the times"
         yield guilty(f"{field}.operations.counted_as", found, do, side.where, "warning")
+
+
+def _untold(claim: Claim) -> Iterator[Diagnostic]:
+    """A rate per second in the title alone: without ``/s`` it may be how many operations a network has."""
+    said = _RATE.search(claim.title)
+    per_second = said is not None and re.search(r"/s|second", said[0] + claim.title[said.end() :][:3])
+    told = _PRECISION.search(claim.title) or any(side.operations.precisions for side in claim.sides)
+    if said and per_second and not told:
+        yield not_stated("title", f"in which precision the '{said[0].strip()}' are", _FRACTIONS, claim.where)
 
 
 def _shares(side: Side) -> dict[str, float]:
@@ -105,12 +119,24 @@ def _peak(side: Side) -> float | None:
 
     Peaks that are not stated come from the table; ``None`` if one is missing, or the mixture is unknown.
     """
-    peaks = {precision_name(name): peak for name, peak in machine_of(side.hardware).peaks.items()}
-    shares = _shares(side)
-    if not _whole(shares) or any(not peaks.get(name) for name in shares):
+    peaks, shares = _peaks(side), _shares(side)
+    if not _whole(shares) or len(peaks) < len(shares):
         return None
     time = sum(share / peaks[name] for name, share in shares.items())
     return 1.0 / time if time > 0 else None
+
+
+def _peaks(side: Side) -> dict[str, float]:
+    """The peak of the hardware in each precision that was used, where it is known."""
+    known = {precision_name(name): peak for name, peak in machine_of(side.hardware).peaks.items()}
+    return {name: known[name] for name in _shares(side) if known.get(name)}
+
+
+def _is_share(stated: float, rate: float, peak: float, side: Side) -> bool:
+    """Whether it is the share of the mixture's ``peak``, or of that in the precision of nearly all operations."""
+    nearly_all = {name for name, share in _shares(side).items() if share >= _NEARLY_ALL}
+    peaks = [peak, *(each for name, each in _peaks(side).items() if name in nearly_all)]
+    return any(abs(stated * peak - rate) <= 0.1 * rate for peak in peaks)
 
 
 def _share(field: str, side: Side) -> Iterator[Diagnostic]:
@@ -123,7 +149,7 @@ def _share(field: str, side: Side) -> Iterator[Diagnostic]:
     elif stated is not None and stated > 1.0:
         found = f"{label} are said to be {percent(stated)} of the peak"
         yield guilty(f"{field}.share_of_peak", found, _SHARE, side.where)
-    elif stated is not None and peak is not None and abs(stated * peak - rate) > 0.1 * rate:
+    elif stated is not None and peak is not None and not _is_share(stated, rate, peak, side):
         found = f"{label} are said to be {percent(stated)} of the peak, and are {percent(rate / peak)}"
         found += f" of the peak in {', '.join(_shares(side))}, {number(peak)} FLOP/s"
         yield guilty(f"{field}.share_of_peak", found, _SHARE, side.where, "warning")

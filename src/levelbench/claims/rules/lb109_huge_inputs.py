@@ -77,7 +77,7 @@ def _of_base(pair: ComparedPair | None, name: str) -> list[_Usual]:
     if pair is None or not size:
         return []
     timed = pair.comparison.of is None and pair.new.time_of == pair.base.time_of == "target"
-    if timed or pair.comparison.of in {"target", "cost"}:
+    if timed or pair.comparison.of in {"target", "cost"} or (name == "global_batch" and _shared_out(pair)):
         return []
     same = pair.base.quality.metric == pair.new.quality.metric
     quality = pair.base.quality.value if same else None
@@ -85,11 +85,23 @@ def _of_base(pair: ComparedPair | None, name: str) -> list[_Usual]:
     return [_Usual(pair.base.name, size, quality, pair.base.cost_usd, pair.base.time_s if whole else None)]
 
 
+def _shared_out(pair: ComparedPair) -> bool:
+    """Whether the batch of a rank is about the same: a batch that grows with the ranks gains time (LB111, LB101)."""
+    new, base = pair.new.workload, pair.base.workload
+    if not (new.global_batch and base.global_batch and new.ranks and base.ranks):
+        return False
+    return new.global_batch / new.ranks < _FAR_BATCH * base.global_batch / base.ranks
+
+
 def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iterator[Diagnostic]:
     found = f"'{side.name}' has {has}, {times(size / usual.size)} those of '{usual.name}'"
     gained, cheaper = _gain(side, usual), _cheaper(side, usual)
     if gained is None and not cheaper:
         what = f"what the size gains in quality ({found})"
+        yield not_stated(field, what, _DO, side.where)
+    elif cheaper is None and not gained and field.endswith("global_batch"):
+        # What a batch gains is time, which is not given.
+        what = f"what the batch gains in time or cost ({found})"
         yield not_stated(field, what, _DO, side.where)
     elif gained and cheaper is None:
         what = f"what the gain in quality costs ({found})"

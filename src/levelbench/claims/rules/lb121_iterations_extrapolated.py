@@ -48,7 +48,8 @@ def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Dia
         yield guilty(f"{field}.extrapolated", found, _DO, point.where, "warning")
         return
     # The time of a step or an epoch may well come from a few of them.
-    if point.time_s is None or point.extrapolated is False or point.reached or time_of in {"step", "epoch", "call"}:
+    of_part = point.fixed_time or time_of in {"step", "epoch", "call"}
+    if point.time_s is None or point.extrapolated is False or point.reached or of_part:
         return
     if not _short(measured, needed):
         if measured is None or needed is None:

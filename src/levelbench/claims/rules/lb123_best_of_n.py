@@ -33,7 +33,14 @@ _BEST = re.compile(
     r"(?:\w+ ){1,2}(?:runs|seeds|trials|attempts|repetitions|tries)\b",
     re.IGNORECASE,
 )
-_UP_TO = re.compile(r"\bup to (?:an? )?[\d.,]+ ?(?:x\b|times|%|-?fold)", re.IGNORECASE)
+_UP_TO = re.compile(
+    r"\b(?:up ?to|as (?:much|high) as|at (?:best|most)) (?:an? )?[\d.,]+ ?(?:x\b|times|%|-?fold)|"
+    r"\b(?:peak|max(?:imum|imal)?|best[- ]case) (?:\w+ )?speed-?ups?\b(?! (?:possible|allowed|by))|"
+    r"\bin the best case\b|\bspeed-?ups? (?:can )?reach(?:es|ing)?\b",
+    re.IGNORECASE,
+)
+_LIMIT = re.compile(r"\bamdahl|\btheor|\bbound|\blimit|\bideal\b", re.IGNORECASE)
+"""What speaks of how fast it could be at most, not of how fast it was at best."""
 _SAME = 1e-3
 """A claimed figure is a run's if they agree within printed rounding, and the runs differ by far more."""
 
@@ -57,7 +64,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         yield guilty(
             "sides[0].reported", found, f'state reported = "best", or which it is; {_DO}', claim.where, "warning"
         )
-    upto = _UP_TO.search(claim.title)
+    upto = None if _LIMIT.search(claim.title) else _UP_TO.search(claim.title)
     if upto is not None and not any(side.time_s is not None and side.reported for _, side in sides(claim)):
         found = f"the claim says '{upto[0]}': the best of several cases, which says nothing of the others"
         yield guilty("title", found, "give the median or all of the cases, and their number", claim.where, "warning")

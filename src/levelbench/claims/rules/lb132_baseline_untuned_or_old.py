@@ -62,7 +62,12 @@ def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
             at = pair.base_field if base.tuning.budget_equal is False else pair.new_field
             found = f"'{new.name}' and '{base.name}' were tuned with unequal budgets"
             yield guilty(f"{at}.tuning.budget_equal", found, _TUNE, pair.where, "warning")
-    elif base.tuned is None and not base.reference and base_trials is None and (of_another(pair) or _learns(pair)):
+    elif not (of_another(pair) or _learns(pair)):
+        return
+    elif base.tuned is False and new.tuned is None and trials is None:
+        what = f"whether '{new.name}' was tuned, as its baseline '{base.name}' was not"
+        yield not_stated(f"{pair.new_field}.tuned", what, _TUNE, pair.where)
+    elif base.tuned is None and not base.reference and base_trials is None:
         what = f"whether the baseline '{base.name}' was tuned, and with which budget"
         yield not_stated(field, what, _TUNE, pair.where)
 

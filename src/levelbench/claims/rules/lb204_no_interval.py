@@ -37,6 +37,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
     said: list[list[float]] = []
     for field, side in sides(claim):
         if side.time_s is None:
+            yield from _rated(side, field)
             continue
         found = list(_some_arrive(claim, side, field))
         if not found and side.interval is None and side.timing.deterministic is not True:
@@ -118,6 +119,19 @@ def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
         yield not_stated(f"{field}.interval", what, _DO, side.where)
 
 
+def _has_speed(side: Side) -> bool:
+    return side.time_s is not None or side.throughput is not None
+
+
+def _rated(side: Side, field: str) -> Iterator[Diagnostic]:
+    """A rate without a time; its interval is one of a time or of a ratio, which it has not."""
+    if side.throughput is not None and side.timing.deterministic is not True and not side_times(side):
+        of_runs = "an interval of" if side.runs_made else "of how many runs"
+        what = f"{of_runs} the {number(side.throughput, 4)} a second of '{side.name}'"
+        what += "" if side.runs_made else " are, and their interval"
+        yield not_stated(f"{field}.throughput", what, _DO, side.where)
+
+
 def _is_compared(claim: Claim, side: Side) -> bool:
     """Whether a ratio is claimed of it that has no interval, or is implied by the times of both sides."""
     for each in claim.comparisons:
@@ -157,7 +171,7 @@ def _compared(claim: Claim) -> Iterator[Diagnostic]:
         if comparison.ratio is None or comparison.interval is not None or comparison.of == "operations":
             continue
         both = [side for side in map(claim.side, (comparison.new, comparison.base)) if side is not None]
-        if any(side.time_s is not None or side.timing.deterministic is True for side in both):
+        if any(_has_speed(side) or side.timing.deterministic is True for side in both):
             continue
         what = f"an interval of the {number(comparison.ratio)} times of '{comparison.new}'"
         yield not_stated(f"comparisons[{at}].interval", what, _DO, comparison.where or claim.where)

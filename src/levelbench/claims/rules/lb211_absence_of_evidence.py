@@ -43,8 +43,12 @@ _NONE = re.compile(
     r"negligible (?:\w+ )?(?:loss|overhead|slow-?down|penalty|degradation|drop|costs?|effect|impact|difference)|"
     r"(?:is|are) negligible|leaves? (?:\w+ ){1,3}(?:unchanged|intact)|"
     r"(?:is|are|runs?) for free|comes? for free|(?:virtually|nearly|near|practically|almost)[- ]lossless|"
-    r"lossless (?:in practice|quanti[sz]\w+|pruning|speed-?up)|"
-    r"cannot be told from|without (?:losing|hurting|harming|sacrificing)|"
+    r"lossless (?:\S+ ){0,2}(?:in practice|quanti[sz]\w+|pruning|speed-?up)|"
+    r"cannot be told from|without (?:losing|hurting|harming|sacrificing|slowing|degrading)|"
+    r"(?:is|are|stays?|lies?) (?:well )?within (?:the |measurement )*noise|"
+    r"(?:virtually|practically|nearly|almost|essentially)[- ]free|(?:accuracy|quality|loss)[- ]neutral|"
+    r"(?<!found )(?<!find )(?<!saw )(?<!see )(?<!shows )"
+    r"no (?:significant |measurable |noticeable )?difference (?:between|in|to|from)|"
     r"(?:does not|do not|doesn't|don't) (?:hurt|harm|degrade|sacrifice)|"
     r"no (?:better|worse|faster|slower|(?:more|less) accurate) than)\b",
     re.IGNORECASE,
@@ -52,9 +56,19 @@ _NONE = re.compile(
 """What says that there is no difference, and not under which condition another one is claimed."""
 
 
+_SAME_QUALITY = re.compile(
+    r"\b(?:(?:same|identical|comparable|equal|equivalent) (?:\w+ )?|match(?:es|ing)? (?:\S+ ){0,4})"
+    r"(?:accuracy|quality|loss|perplexity|bleu|f1|map|performance)\b|\bon par\b|\bas (?:good|accurate) as\b",
+    re.IGNORECASE,
+)
+
+
 def _check(claim: Claim) -> Iterator[Diagnostic]:
-    said = _SAME.search(claim.title) or _NONE.search(claim.title)
     none = _NONE.search(claim.title)
+    said = _SAME.search(claim.title) or none
+    if claim.comparisons and all(each.of == "quality" for each in claim.comparisons):
+        # Beside a speed, "the same accuracy" is its condition; alone, it is what is claimed.
+        none = none or _SAME_QUALITY.search(claim.title)
     if none and not any(_bounded(pair) for pair in pairs(claim)):
         found = f"the claim says '{none[0]}', and gives neither a test nor an interval in which a difference may lie"
         yield guilty("title", found, _BOUND, claim.where, "warning")
