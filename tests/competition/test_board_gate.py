@@ -66,6 +66,19 @@ def test_what_an_entry_does_not_say_is_not_compared():
     assert told({}, {"recipe": "cnn", "checksums": USUAL["checksums"]}) == []
 
 
+@pytest.mark.parametrize("left_out", ["labels", "inputs", "sizes", "quality_digest", "data_digest"])
+def test_an_entry_that_leaves_out_what_most_state_is_doubted(left_out):
+    ((code, severity, file, found),) = told({name: value for name, value in USUAL.items() if name != left_out})
+    assert (code, severity, file) == ("B261", "warning", "other0")
+    assert found.startswith("most entries of its board state the")
+
+
+def test_an_entry_that_states_more_than_most_is_not_doubted():
+    fewer = {name: value for name, value in USUAL.items() if name != "labels"}
+    board = [(f"usual{at}", BOARD, fewer) for at in range(3)]
+    assert list(compared_with_board([*board, ("other", BOARD, USUAL)])) == []
+
+
 def test_entries_of_another_board_are_not_compared():
     other = {**USUAL, "split_rule": "another"}
     assert list(compared_with_board([("a", BOARD, USUAL), ("b", ("dawnbench-1.0", *BOARD[1:]), other)])) == []

@@ -103,6 +103,12 @@ def test_a_success_that_the_curve_does_not_show_is_suspect(tree, make_lines, tex
     assert found.runs[0].suspect == ["run_stop reports success, but the curve never reaches 0.759"]
 
 
+def test_doubts_about_runs_are_listed_with_the_submission(tree, make_lines, text_of):
+    lines = {number: make_lines(benchmark="resnet", seed=number, values=(0.5, 0.7)) for number in range(5)}
+    found = the_only(tree({f"{BENCH}/result_{number}.txt": text_of(each) for number, each in lines.items()}))
+    assert "run_stop reports success, but the curve never reaches 0.759 (5 of 5 logs)" in found.origin.doubts
+
+
 @pytest.mark.parametrize(("cut", "status", "reached"), [(1, "failed", False), (0, "done", True)])
 def test_a_log_without_run_stop_is_a_failed_run(tree, make_lines, text_of, cut, status, reached):
     lines = make_lines(benchmark="resnet", seed=7, values=(0.5, 0.76))
