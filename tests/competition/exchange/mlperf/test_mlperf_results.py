@@ -161,6 +161,13 @@ def test_an_unknown_benchmark_is_read_with_a_doubt_and_is_not_ranked(tmp_path, m
     assert scored(found, ruleset("mlperf-training-like-1.0")).time.value is None
 
 
+def test_an_unknown_benchmark_may_have_any_number_of_runs(tmp_path, make_lines, text_of):
+    for run in range(10):
+        lines = make_lines(benchmark="gnmt", seed=run, values=(0.5, 0.6 + run / 100))
+        (tmp_path / f"result_{run}.txt").write_text(text_of(lines))
+    assert not [each for each in check(the_only(tmp_path)) if each.severity == "error"]
+
+
 def test_a_log_without_a_benchmark_is_a_problem(tree, make_lines, text_of):
     lines = [each for each in make_lines(benchmark="mine") if each["key"] != "submission_benchmark"]
     _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(lines)}))
