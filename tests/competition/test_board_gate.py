@@ -128,6 +128,12 @@ def test_a_price_below_that_of_any_machine_is_next_to_the_rank_that_it_wins():
     assert said == "the price is lower than that of any machine: 1e-05 US dollars an hour"
 
 
+@pytest.mark.parametrize("code", ["B161", "B162", "B163", "B165"])
+def test_a_price_that_nobody_can_look_up_is_next_to_the_rank_if_it_is_a_warning(code):
+    assert len(doubts_at_rank([warning(code, "a", "price", "it is odd")])) == 1
+    assert doubts_at_rank([note(code, "a", "price", "it is not stated")]) == []
+
+
 def test_what_every_record_has_and_an_entry_leaves_out_is_next_to_its_rank():
     left_out = [warning("B178", "a", "runs[0].record_digest", "it is not stated")]
     left_out.append(warning("B191", "a", "runs.curve", "neither samples nor epochs are stated"))
