@@ -52,7 +52,10 @@ _SHOWN_AT_RANK = frozenset(
 _SHOWN_IF_WARNED = frozenset(
     {"B128", "B158", "B159", "B161", "B162", "B163", "B165", "B166", "B175", "B178", "B185", "B191"}
 )
-"""Hardly any energy or money, a price that nobody can look up, and what every record has and this entry leaves out, so that nothing can be checked."""
+"""Hardly any energy or money, and a price that nobody can look up.
+
+Also what every record has and an entry leaves out, so that nothing can be checked.
+"""
 
 
 _DIGESTS = ("quality_digest", "data_digest", "source_digest")
