@@ -208,6 +208,25 @@ def test_cores_say_nothing_of_an_accelerator_and_nothing_if_they_are_not_counted
     assert known_limits(on_cores(**changes)).flop_s is None
 
 
+def test_an_idle_accelerator_does_not_raise_the_ceiling_of_cores():
+    idle = Hardware("2 cores", accelerators=1, accelerator="Tesla V100-SXM2-16GB", cores=2)
+    limits = known_limits(on_cores(hardware=idle, settings={"recipe": "mlp", "device": "cpu"}))
+    assert limits.machine == "2 cores at 6 GHz"
+
+
+@pytest.mark.parametrize(("ranks", "cores"), [(None, 2), (4, 8), (100, 16)])
+def test_only_nodes_that_have_a_rank_raise_the_ceiling(ranks, cores):
+    settings = {"recipe": "mlp", **({} if ranks is None else {"ranks": ranks})}
+    limits = known_limits(on_cores(hardware=Hardware("2 cores", cores=2, nodes=8), settings=settings))
+    assert limits.machine == f"{cores} cores at 6 GHz"
+
+
+@pytest.mark.parametrize(("ranks", "doubted"), [(1, True), (8, False)])
+def test_nodes_without_a_rank_are_doubted(ranks, doubted):
+    entry = on_cores(hardware=Hardware("2 cores", cores=2, nodes=8), settings={"recipe": "mlp", "ranks": ranks})
+    assert ("hardware.nodes" in {each.field for each in check(entry) if each.code == "B185"}) == doubted
+
+
 @pytest.mark.parametrize("hidden", ["many", 128.0, None])
 def test_a_setting_of_another_kind_does_not_hide_the_cost(hidden):
     settings = {"recipe": "mlp", **({} if hidden is None else {"hidden": hidden})}

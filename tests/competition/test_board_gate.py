@@ -66,6 +66,19 @@ def test_what_an_entry_does_not_say_is_not_compared():
     assert told({}, {"recipe": "cnn", "checksums": USUAL["checksums"]}) == []
 
 
+@pytest.mark.parametrize("left_out", ["labels", "inputs", "sizes", "quality_digest", "data_digest"])
+def test_an_entry_that_leaves_out_what_most_state_is_doubted(left_out):
+    ((code, severity, file, found),) = told({name: value for name, value in USUAL.items() if name != left_out})
+    assert (code, severity, file) == ("B261", "warning", "other0")
+    assert found.startswith("most entries of its board state the")
+
+
+def test_an_entry_that_states_more_than_most_is_not_doubted():
+    fewer = {name: value for name, value in USUAL.items() if name != "labels"}
+    board = [(f"usual{at}", BOARD, fewer) for at in range(3)]
+    assert list(compared_with_board([*board, ("other", BOARD, USUAL)])) == []
+
+
 def test_entries_of_another_board_are_not_compared():
     other = {**USUAL, "split_rule": "another"}
     assert list(compared_with_board([("a", BOARD, USUAL), ("b", ("dawnbench-1.0", *BOARD[1:]), other)])) == []
@@ -113,6 +126,12 @@ def test_one_run_in_two_records_is_an_error_of_the_later_entry_of_one_author(fol
 def test_a_price_below_that_of_any_machine_is_next_to_the_rank_that_it_wins():
     (said,) = doubts_at_rank([warning("B166", "a", "price.usd_per_hour", "1e-05 US dollars an hour")])
     assert said == "the price is lower than that of any machine: 1e-05 US dollars an hour"
+
+
+@pytest.mark.parametrize("code", ["B161", "B162", "B163", "B165"])
+def test_a_price_that_nobody_can_look_up_is_next_to_the_rank_if_it_is_a_warning(code):
+    assert len(doubts_at_rank([warning(code, "a", "price", "it is odd")])) == 1
+    assert doubts_at_rank([note(code, "a", "price", "it is not stated")]) == []
 
 
 def test_what_every_record_has_and_an_entry_leaves_out_is_next_to_its_rank():

@@ -211,6 +211,19 @@ def _warned(findings):
     return [each for each in findings if each.severity == "warning"]
 
 
+def test_evaluations_that_follow_each_other_too_fast_are_doubted_though_the_first_was_slow(clean):
+    times = {"runs[0].curve.time_s": lambda times: [5.01 + 0.2 * at for at in range(len(times))]}
+    (finding,) = found(clean, {**TIGHT, **times, "runs[0].time_to_target_s": clean.remove})
+    assert (finding.severity, finding.field) == ("warning", "runs[0].curve.time_s")
+    assert "between two evaluations" in finding.found
+
+
+def test_steps_within_an_interval_that_take_less_than_a_microsecond_are_doubted(clean):
+    steps = {"runs[0].curve.steps": [10, *(10 + 3_000_000 * epoch for epoch in range(1, 6))]}
+    findings = clean.find(clean.make("training", steps), limits=lambda entry: MachineLimits())
+    assert [each.field for each in findings if each.code == "B190"] == ["runs[0].curve.time_s"]
+
+
 def test_steps_that_take_less_than_a_microsecond_are_doubted_whatever_a_sample_costs(clean):
     steps = [10_000_000 * epoch for epoch in range(1, 7)]
     findings = clean.find(clean.make("training", {"runs[0].curve.steps": steps}), limits=lambda entry: MachineLimits())

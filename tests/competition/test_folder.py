@@ -137,6 +137,15 @@ def test_times_of_another_run_up_to_a_factor_are_reported_beside_other_qualities
     assert all("up to a factor" in each.found for each in found)
 
 
+def test_one_run_that_was_made_into_several_by_scaling_its_times_is_reported(board, clean):
+    fine = [1.0123456789, 2.1345678912, 3.0987654321, 4.4321987654, 5.0123987654]
+    times = {f"runs[{at}].curve.time_s": lambda t, at=at: [(1 + 0.1 * at) * each for each in fine] for at in range(5)}
+    board("a.json", changes=times)
+    found = [each for each in checked_folder(board.root, today=clean.today)[1] if each.code == "B242"]
+    assert [each.field for each in found] == [f"runs[{at}].curve" for at in range(1, 5)]
+    assert all("the times of runs[0], up to a factor" in each.found for each in found)
+
+
 def test_the_same_runs_may_be_submitted_under_two_rulesets(board):
     board("a.json")
     board("b.json", "olympic")

@@ -96,6 +96,7 @@ CASES = {
     "percent": ("B204", {"quality": 95.8}, {"quality": 1.0}),
     "latency": ("B205", {"mean_latency_s": 0.0, "cost_usd": GONE}, {"mean_latency_s": GONE}),
     "estimate": ("B205", {"estimate_s": -1.0}, {"estimate_s": GONE}),
+    "cost of no machine": ("B166", {"price": GONE, "cost_usd": 1e-9}, {"price": GONE, "cost_usd": 1e-7}),
     "cost": ("B206", {"cost_usd": 2.9e-7}, {"cost_usd": 2.7e-7}),
     "no time": ("B207", {"queries": 2200, "samples": 2200}, {"queries": 2100, "samples": 2100}),
     "throughput": ("B208", {"throughput_per_s": 110.0}, {"throughput_per_s": 105.0}),
@@ -131,7 +132,7 @@ CASES = {
     "no measurement": ("B113", {"inference": []}, {}),
     "text": ("B220", {"includes": ["pre\u202eprocessing"]}, {"includes": ["preprocessing", "transfer"]}),
 }
-WHOLE = {"task": "task", "inference": "inference", "flops": "settings.flops_per_sample"}
+WHOLE = {"task": "task", "price": "price", "inference": "inference", "flops": "settings.flops_per_sample"}
 
 
 def entry(clean, changes) -> Submission:

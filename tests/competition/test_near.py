@@ -132,8 +132,25 @@ def test_a_copy_with_points_put_between_is_found(scale):
     assert found.points == 30
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_copy_of_a_short_curve_with_one_point_more_is_found(place, scale):
+    whole = curve(1, points=6)
+    column = [scale * time for time in whole.time_s]
+    time_s = [*column[:place], column[place] - 0.3 * scale, *column[place:]]
+    quality = [*whole.quality[:place], 0.42, *whole.quality[place:]]
+    assert like(whole, SubmittedCurve(time_s, quality)) == (6, 6, pytest.approx(scale))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_a_copy_of_a_short_curve_without_its_first_point_is_found(scale):
+    whole = curve(1, points=6)
+    found = like(whole, SubmittedCurve([scale * time for time in whole.time_s[1:]], whole.quality[1:]))
+    assert found == (5, 5, pytest.approx(scale))
+
+
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1 / 359]))
 def test_honest_runs_that_are_evaluated_at_other_intervals_are_not_copies(seed, grid):
-    curves = [curve(seed + at, points=points, grid=grid) for at, points in enumerate((12, 24, 36, 9))]
+    curves = [curve(seed + at, points=points, grid=grid) for at, points in enumerate((12, 13, 24, 36, 9))]
     assert not any(match(first, second) for first in curves for second in curves if first is not second)

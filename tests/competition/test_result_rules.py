@@ -162,6 +162,7 @@ CASES = {
     ),
     "energy": ("B158", "training", {"runs[0].energy_j": -1.0}, {"runs[0].energy_j": GONE}),
     "energy method": ("B158", "training", {"runs[0].energy_method": GONE}, {"runs[0].energy_method": "nvml"}),
+    "blank energy method": ("B158", "training", {"runs[0].energy_method": " "}, {"runs[0].energy_method": "nvml"}),
     "ceiling": (
         "B190",
         "training",

@@ -127,7 +127,9 @@ def known_limits(submission: Submission) -> MachineLimits:
         version=__version__,
         recipes=_recipes(submission.task),
     )
-    flop_s, machine = _peak(submission)
+    # An accelerator that is beside the cores has no part in what ran on them.
+    own_cores = submission.origin is None and _on_cores(submission) is True
+    flop_s, machine = (None, "") if own_cores else _peak(submission)
     task = submission.task.lower()
     # A task under other rules may share its name with a benchmark of MLPerf.
     known = task in _IMAGES and (task not in _FIXED or submission.ruleset.partition("-")[0] == "mlperf")
@@ -182,19 +184,27 @@ _LARGER = 4.0
 
 
 def _most_of_cores(submission: Submission) -> tuple[float | None, str]:
-    """What the cores of an entry without accelerators could reach at most, at any clock and in its precision."""
+    """What the cores of an entry that ran on them could reach at most, at any clock and in its precision."""
+    from levelbench.competition.checks import nodes_used
+
     hardware, facts = submission.hardware, submission.provenance.environment
-    on_cores = str(submission.settings.get("device", "cpu")).startswith("cpu")
+    on_cores = _on_cores(submission)
     said, allowed = _CORES.search(hardware.description), facts.get("machine.cores_allowed", "")
     count = hardware.cores or (int(allowed[:9]) if allowed.isdecimal() else 0) or (int(said[1]) if said else 0)
-    if hardware.accelerators or not count or not on_cores:
+    if not count or on_cores is False or (hardware.accelerators and on_cores is None):
         return None, ""
     stated = facts.get("machine.instructions", "")
     kinds = ["avx512", "avx2"] if "float32" in str(submission.settings.get("precision", "float32")) else list(_A_CYCLE)
     known = [_A_CYCLE[kind] for kind in kinds if kind and kind in stated]
     cycle = max(known, default=_A_CYCLE[""] if len(kinds) == 2 else _A_CYCLE["amx"])
-    cores = count * (hardware.nodes or 1)
+    cores = count * nodes_used(submission)
     return cores * cycle * _FASTEST_HZ, f"{cores:g} cores at {_FASTEST_HZ / 1e9:g} GHz"
+
+
+def _on_cores(submission: Submission) -> bool | None:
+    """Whether it ran on the processor's cores; ``None`` if the entry does not state a device."""
+    device = submission.settings.get("device")
+    return None if device is None else str(device).startswith("cpu")
 
 
 def _own_network(submission: Submission) -> tuple[float, bool] | None:

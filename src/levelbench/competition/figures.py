@@ -164,6 +164,8 @@ ENERGY_J: Bounds = (1e-9, 1e18)
 PRICE_USD: Bounds = (1e-6, 1e7)
 """US dollars per hour: below a millionth, a year costs less than a cent; ten million rent millions of accelerators."""
 PRICE_WORDS = "0.000001 to 10,000,000 US dollars an hour"
+FLOOR_USD = 0.001
+"""Per hour: several times less than the smallest machine for rent costs."""
 RUN_S: Bounds = (1e-6, 3.2e8)
 """One microsecond to ten years: no run takes less, or more."""
 LATENCY_S: Bounds = (1e-9, 3.2e8)

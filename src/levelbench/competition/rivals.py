@@ -49,8 +49,13 @@ _SHOWN_AT_RANK = frozenset(
     }
 )
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
-_SHOWN_IF_WARNED = frozenset({"B128", "B158", "B159", "B166", "B175", "B178", "B191"})
-"""Hardly any energy or money, and what every record has and this entry leaves out, so that nothing can be checked."""
+_SHOWN_IF_WARNED = frozenset(
+    {"B128", "B158", "B159", "B161", "B162", "B163", "B165", "B166", "B175", "B178", "B185", "B191"}
+)
+"""Hardly any energy or money, and a price that nobody can look up.
+
+Also what every record has and an entry leaves out, so that nothing can be checked.
+"""
 
 
 _DIGESTS = ("quality_digest", "data_digest", "source_digest")
@@ -97,12 +102,36 @@ def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts
         if len(kinds) < 2:
             continue
         most = _majority([(facts, len(files)) for facts, files in kinds.values()])
+        usual = _usually_stated([(facts, len(files)) for facts, files in kinds.values()])
         for facts, files in kinds.values():
+            # Imports state none of them, and an entry of training without checksums has a finding of its own.
+            lacks = [words for name, words in usual.items() if name not in facts]
+            if lacks and _STATED.keys() & facts.keys():
+                found = f"most entries of its board state {', '.join(lacks)}; this one does not"
+                yield from (warning("B261", file, "provenance", found, "make it from its records") for file in files)
             for caveat in _caveats(board[1], most, facts):
                 code = _CODE_OF[caveat.weight]
                 say = note if code == "B262" else warning
                 found = f"compared with most entries of its board: {caveat.sentence}"
                 yield from (say(code, file, "provenance", found) for file in files)
+
+
+_STATED = {
+    "labels": "the labels",
+    "inputs": "the inputs",
+    "sizes": "the sizes of the splits",
+    "quality_digest": "the code of the quality",
+    "data_digest": "the code that loads the data",
+}
+"""Facts that decide what is comparable, in words; whoever leaves one out is not compared by it."""
+
+
+def _usually_stated(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, str]:
+    """Which of these facts more than half of the entries state that state any."""
+    some = [(facts, count) for facts, count in kinds if _STATED.keys() & facts.keys()]
+    entries = sum(count for _, count in some)
+    counts = {name: sum(count for facts, count in some if name in facts) for name in _STATED}
+    return {name: words for name, words in _STATED.items() if 2 * counts[name] > entries}
 
 
 def _majority(kinds: Sequence[tuple[BoardFacts, int]]) -> dict[str, list[object]]:
@@ -187,8 +216,6 @@ _SIGNIFICANT, _LEAST_S = 1e4, 1e-9
 """Times are compared in units of the curve's first time."""
 _KEPT_POINTS = 400
 _SKETCH = 6
-_THINNED = 1.3
-"""A curve has at least this many times the points of one in which points were left out."""
 _FAR = (1, 2, 3)
 _AGREE = 0.9
 """The share of points that must agree."""
@@ -288,7 +315,7 @@ def _thinned_match(earlier: _Points, curve: _Points) -> CurveMatch | None:
     swapped = len(earlier[0]) < len(curve[0])
     (times, longer), (few, shorter) = (curve, earlier) if swapped else (earlier, curve)
     points = len(few)
-    if len(times) < _THINNED * points or points < LEAST_POINTS:
+    if points < LEAST_POINTS:
         return None
     # The scale at which each point lies on the next one of its quality, that of the ends, and none.
     at, ratios = 0, [1.0]
@@ -529,12 +556,14 @@ class Rivals:
         known = self._figures.setdefault(trace.scope, {})
         for at, digest in trace.figures:
             other = known.setdefault(digest, own._replace(field=at))
-            # Another rule finds duplicates within one entry.
-            if other.file == own.file or at.partition(".")[0] in reported:
-                continue
             of, _, part = other.field.partition(".")
+            same = other.file == own.file
+            # Another rule finds duplicates within one entry, but not one run that was made into several.
+            if (same and (part != _TIMES or other.field == at)) or at.partition(".")[0] in reported:
+                continue
             if part == _TIMES:
-                words = f"the times of {of} of {other.file}, up to a factor, with other qualities"
+                place = of if same else f"{of} of {other.file}"
+                words = f"the times of {place}, up to a factor, with other qualities"
                 do = "check whether it is an independent run: no two runs take the same times"
                 self._scaled.append(warning("B242", own.file, at.removesuffix(".time_s"), words, do))
                 continue

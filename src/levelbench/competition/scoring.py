@@ -462,7 +462,8 @@ def _other_figure(
     A record has one total of its energy, so what a run uses after the target counts as well.
     """
     crossing, values = crossing_of(submission, rules), list[float | None]()
-    methods = {run.energy_method for run, time_s in zip(submission.runs, needed, strict=True) if time_s is not None}
+    arrived = [run for run, time_s in zip(submission.runs, needed, strict=True) if time_s is not None]
+    methods = {(run.energy_method or "").strip() for run in arrived}
     for at, (run, time_s) in enumerate(zip(submission.runs, needed, strict=True)):
         value: float | None = None
         if time_s is not None and what == "energy":
@@ -481,7 +482,7 @@ def _other_figure(
         values.append(value)
     if what != "energy" or not methods:
         return aggregate(values, rules.aggregation)
-    if None in methods or len(methods) > 1:
+    if "" in methods or len(methods) > 1:
         return absent("its runs do not state how energy was measured, or measured it by different methods")
     return _with_words(aggregate(values, rules.aggregation), f"of whole runs, by {methods.pop()}")
 

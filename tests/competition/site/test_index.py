@@ -104,7 +104,7 @@ def test_every_deviation_stands_on_the_page_with_its_reason_or_without_one(folde
     built = build(folder, site, today=DAY, published=scores)
     words = (
         "1 of 3 published scores reproduced to the printed digit (33.33 %); 2 deviations, 1 without an explanation; "
-        "2 more of entries or figures that are not here"
+        "2 more of entries or figures that are not here: gone (time) and 1 more"
     )
     assert published_words(built.published) == words
     page = (site / "index.html").read_text()

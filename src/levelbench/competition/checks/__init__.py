@@ -191,6 +191,13 @@ class CheckedEntry:
     note = partialmethod(finding, "note")
 
 
+def nodes_used(submission: Submission) -> int:
+    """How many nodes could take part: of a run that levelbench made, at most one for each of its ranks."""
+    nodes, ranks = submission.hardware.nodes or 1, submission.settings.get("ranks", 1)
+    ours = submission.origin is None and "recipe" in submission.settings
+    return min(nodes, ranks) if ours and isinstance(ranks, int) and ranks > 0 else nodes
+
+
 def instant_of(text: str) -> datetime | None:
     """The instant that ``text`` names with day, time and zone; ``None`` for anything else."""
     if len(text) <= len("2026-01-31") or day_of(text[:10]) is None:

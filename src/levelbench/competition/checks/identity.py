@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks import FLOPS, CheckedEntry, EntryFinding, instant_of, is_sha256, shown
+from levelbench.competition.checks import FLOPS, CheckedEntry, EntryFinding, instant_of, is_sha256, nodes_used, shown
 from levelbench.competition.entries import (
     Inference,
     Setting,
@@ -34,7 +34,7 @@ from levelbench.competition.entries import (
     day_of,
     is_address,
 )
-from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, EntryScore, is_within
+from levelbench.competition.figures import FLOOR_USD, PRICE_USD, PRICE_WORDS, EntryScore, is_within
 from levelbench.competition.rulesets import MachineRules
 from levelbench.competition.scoring import score
 from levelbench.errors import LevelbenchError
@@ -389,8 +389,6 @@ def _settings(
             yield entry.warning("B169", f"settings.{shown(name)[1:-1]}", found, "check what the author changed")
 
 
-_FLOOR_USD = 0.001
-"""Several times less than the smallest machine for rent costs."""
 _YEAR = 366
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _PINNED = re.compile(r"(?<![0-9a-f])[0-9a-f]{7,64}(?![0-9a-f])|/(?:releases/tag|tags?|tree/v?\d|archive)[/.\d]")
@@ -417,7 +415,7 @@ def price(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield say("B161", "price.source", "it is not stated")
     elif not is_address(stated.source):
         yield entry.warning("B161", "price.source", f"it is {shown(stated.source)}")
-    if possible and stated.usd_per_hour < _FLOOR_USD:
+    if possible and stated.usd_per_hour < FLOOR_USD:
         yield entry.warning("B166", "price.usd_per_hour", f"{stated.usd_per_hour:g} US dollars an hour")
     day = day_of(stated.read_on or "")
     if stated.read_on is None:
@@ -576,14 +574,23 @@ def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
     machine = entry.rules.machine if entry.rules is not None else None
     if machine is not None:
         yield from _other_machine(entry, machine)
-    for part, names in _FACTS.items():
-        known, value = next((facts[name] for name in names if name in facts), None), getattr(stated, part)
+    for part in _FACTS:
+        known, value = _known(entry, part), getattr(stated, part)
         if known is not None and value is not None and str(value) != known:
             found = f"{shown(str(value))} as hardware, {shown(known)} in its environment"
             yield entry.error("B185", f"hardware.{part}", found)
     if stated.accelerators and facts.get("accelerators.names") == "":
         found = f"{plural(stated.accelerators, 'accelerator')} as hardware, none in its environment"
         yield entry.error("B185", "hardware.accelerators", found)
+    if (stated.nodes or 1) > (used := nodes_used(entry.submission)):
+        found = f"{stated.nodes} nodes as hardware, {plural(used, 'rank')} in its settings"
+        yield entry.warning("B185", "hardware.nodes", found, "state the nodes that took part")
+
+
+def _known(entry: CheckedEntry, part: str) -> str | None:
+    """What the environment says of a part of the hardware."""
+    facts = entry.submission.provenance.environment
+    return next((facts[name] for name in _FACTS[part] if name in facts), None)
 
 
 def _other_machine(entry: CheckedEntry, machine: MachineRules) -> Iterator[EntryFinding]:
@@ -596,6 +603,9 @@ def _other_machine(entry: CheckedEntry, machine: MachineRules) -> Iterator[Entry
         if has != wanted and (has or wanted):
             had = "it is not stated" if has is None else f"it is {shown(str(has))}"
             yield entry.error("B264", f"hardware.{part}", f"{had}; {fixes} {shown(str(wanted))}")
+        elif part in _FACTS and has and not entry.imported and not _known(entry, part):
+            found = "the environment does not state it, so nothing confirms it"
+            yield entry.warning("B185", f"hardware.{part}", found)
     if machine.accelerators == 0 and stated.accelerator and not stated.accelerators:
         found = f"it is {shown(stated.accelerator)}; {fixes} 0 accelerators"
         yield entry.error("B264", "hardware.accelerator", found)

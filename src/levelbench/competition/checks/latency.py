@@ -11,6 +11,7 @@ from levelbench.competition.checks import CheckedEntry, EntryFinding, shown, unl
 from levelbench.competition.entries import Inference
 from levelbench.competition.figures import (
     ANSWER_USD,
+    FLOOR_USD,
     LATENCY_S,
     MOST_SCENARIOS,
     QUANTILES,
@@ -248,3 +249,8 @@ def _cost(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFindin
         if abs(each.cost_usd - due) > _SLACK * due:
             found = f"{each.cost_usd:.4g}; {price.usd_per_hour:g} per hour for {each.mean_latency_s:g} s is {due:.4g}"
             yield entry.warning("B206", f"{at}.cost_usd", found, "leave it out: it is computed")
+    elif price is None and each.samples and is_within(each.duration_s, LATENCY_S):
+        an_hour = each.cost_usd * 3600 * each.samples / each.duration_s
+        if an_hour < FLOOR_USD:
+            found = f"{each.cost_usd:.4g}, which is {an_hour:.4g} US dollars an hour"
+            yield entry.warning("B166", f"{at}.cost_usd", found)

@@ -305,7 +305,8 @@ _SEEDS = 6
 def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """As many runs as the rules require, each with its own seed, none twice."""
     rules, runs = entry.rules, entry.submission.runs
-    if rules is not None and runs:
+    # How many runs a benchmark needs is not known under rules that lack it.
+    if rules is not None and entry.task is not None and runs:
         wanted = rules.aggregation
         if len(runs) < wanted.runs:
             found = f"{plural(len(runs), 'run')}; {rules.id} requires {wanted.runs}"
@@ -453,7 +454,7 @@ def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
         elif run.energy_j < _IDLE_W * longest:
             do = "check what was measured: a processor draws more without any work"
             yield entry.warning("B158", f"runs[{at}].energy_j", f"{found}: {run.energy_j / longest:.2g} W", do)
-        elif not run.energy_method:
+        elif not (run.energy_method or "").strip():
             yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
 
 
@@ -495,13 +496,31 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for field, samples_s in rates.items():
         found = (_over(entry, field, flops * samples_s, min(limits), network, known) for flops, network in works)
         yield from islice(filter(None, found), 1)
+    if submission.origin is None:
+        yield from _intervals(entry, max(works)[0], min(limits), known)
+
+
+def _intervals(
+    entry: CheckedEntry, flops: float, limit: tuple[float, str], known: MachineLimits
+) -> Iterator[EntryFinding]:
+    """Evaluations that follow each other faster than the machine can train, though the time from the start may do."""
+    most = limit[0] * known.fast * (1 + _OVER)
+    for at, run in enumerate(entry.submission.runs):
+        samples = _samples_of(run.curve, known.samples_per_epoch)
+        pairs = list(pairwise(zip(run.curve.time_s, samples, strict=False)))
+        rates = [(done - before) / (end - start) for (start, before), (end, done) in pairs if end > start]
+        rate = flops * max(rates, default=0.0)
+        if rate > most >= flops * _samples_a_second(run.curve, known.samples_per_epoch):
+            found = f"{rate:.3g} operations a second between two evaluations; {limit[1]} is {limit[0]:.3g}"
+            yield entry.warning("B190", f"runs[{at}].curve.time_s", found, "correct the times or the samples")
 
 
 def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Updates of the parameters that follow each other faster than a program can ask for them."""
     for at, run in enumerate(entry.submission.runs):
-        both = zip(run.curve.time_s, run.curve.steps or (), strict=False)
-        if soon := next(((time_s, steps) for time_s, steps in both if time_s < _LEAST_STEP_S * steps), None):
+        both = pairwise([(0.0, 0), *zip(run.curve.time_s, run.curve.steps or (), strict=False)])
+        each = ((after - before, steps - earlier) for (before, earlier), (after, steps) in both)
+        if soon := next(((time_s, steps) for time_s, steps in each if time_s < _LEAST_STEP_S * steps), None):
             found = f"{soon[1]} steps in {soon[0]:.3g} s"
             yield entry.warning("B190", f"runs[{at}].curve.time_s", found, "correct the times or the steps")
 
@@ -570,11 +589,16 @@ def _of_answers(each: Inference, at: str) -> dict[str, float]:
     return rates
 
 
+def _samples_of(curve: SubmittedCurve, per_epoch: int | None) -> list[int] | list[float]:
+    """The examples before each evaluation, if need be from the epochs; empty if unknown."""
+    if not curve.samples and per_epoch is not None:
+        return [epoch * per_epoch for epoch in curve.epoch or ()]
+    return curve.samples or []
+
+
 def _samples_a_second(curve: SubmittedCurve, per_epoch: int | None) -> float:
     """The highest mean rate from the start to any evaluation; 0 if unknown."""
-    samples: list[int] | list[float] = curve.samples or []
-    if not samples and per_epoch is not None:
-        samples = [epoch * per_epoch for epoch in curve.epoch or ()]
+    samples = _samples_of(curve, per_epoch)
     if len(samples) != len(curve.time_s):
         return 0.0
     rates = (count / time_s for count, time_s in zip(samples, curve.time_s, strict=True) if time_s > 0)

@@ -356,8 +356,11 @@ def published_words(scores: Sequence[ComparedScore]) -> str:
     words = f"{same} of {plural(len(here), 'published score')} reproduced to the printed digit{share}"
     if differ:
         words += f"; {plural(len(differ), 'deviation')}, {bare or 'none'} without an explanation"
-    gone = len(scores) - len(here)
-    return words + (f"; {gone} more of entries or figures that are not here" if gone else "")
+    gone = [f"{each.published.entry} ({each.published.column})" for each in scores if not each.page]
+    if not gone:
+        return words
+    others = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+    return f"{words}; {len(gone)} more of entries or figures that are not here: {gone[0]}{others}"
 
 
 _MOST_COMPARED = 1000

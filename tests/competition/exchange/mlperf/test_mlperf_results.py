@@ -103,6 +103,12 @@ def test_a_success_that_the_curve_does_not_show_is_suspect(tree, make_lines, tex
     assert found.runs[0].suspect == ["run_stop reports success, but the curve never reaches 0.759"]
 
 
+def test_doubts_about_runs_are_listed_with_the_submission(tree, make_lines, text_of):
+    lines = {number: make_lines(benchmark="resnet", seed=number, values=(0.5, 0.7)) for number in range(5)}
+    found = the_only(tree({f"{BENCH}/result_{number}.txt": text_of(each) for number, each in lines.items()}))
+    assert "run_stop reports success, but the curve never reaches 0.759 (5 of 5 logs)" in found.origin.doubts
+
+
 @pytest.mark.parametrize(("cut", "status", "reached"), [(1, "failed", False), (0, "done", True)])
 def test_a_log_without_run_stop_is_a_failed_run(tree, make_lines, text_of, cut, status, reached):
     lines = make_lines(benchmark="resnet", seed=7, values=(0.5, 0.76))
@@ -153,6 +159,13 @@ def test_an_unknown_benchmark_is_read_with_a_doubt_and_is_not_ranked(tmp_path, m
     assert {(each.code, each.severity) for each in check(found) if each.severity != "note"} >= {("B111", "warning")}
     assert not [each for each in check(found) if each.severity == "error"]
     assert scored(found, ruleset("mlperf-training-like-1.0")).time.value is None
+
+
+def test_an_unknown_benchmark_may_have_any_number_of_runs(tmp_path, make_lines, text_of):
+    for run in range(10):
+        lines = make_lines(benchmark="gnmt", seed=run, values=(0.5, 0.6 + run / 100))
+        (tmp_path / f"result_{run}.txt").write_text(text_of(lines))
+    assert not [each for each in check(the_only(tmp_path)) if each.severity == "error"]
 
 
 def test_a_log_without_a_benchmark_is_a_problem(tree, make_lines, text_of):

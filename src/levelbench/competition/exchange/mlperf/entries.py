@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -411,6 +411,8 @@ def submission_of(
     agreed = {
         name: each for name, each in settings.items() if all(log.hyperparameters.get(name) == each for log in logs)
     }
+    of_runs = _counted((text for run in runs for text in run.suspect), len(logs))
+    found = dict.fromkeys([*doubts, *kept, *_doubts(logs, described, agreed), *of_runs])
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=_known(entry.get("ruleset"), ruleset_ids(), rules_for(task)),
@@ -430,7 +432,7 @@ def submission_of(
         origin=Origin(
             format=f"mlperf-{first.dialect}",
             file=file,
-            doubts=[each[:4000] for each in (*doubts, *kept, *_doubts(logs, described, agreed))],
+            doubts=[each[:4000] for each in found],
             fields=dict(fields or {}),
         ),
     )
@@ -467,9 +469,13 @@ def _doubts(
         yield "there is no description of the system"
     found = [finding for log in logs for finding in check_log(log)]
     found += check_seeds(logs)
-    counts = Counter((each.code, each.found) for each in found if each.severity == "error")
-    for (code, text), count in counts.items():
-        yield f"{code}: {text} ({count} of {len(logs)} logs)" if count > 1 else f"{code}: {text}"
+    yield from _counted((f"{each.code}: {each.found}" for each in found if each.severity == "error"), len(logs))
+
+
+def _counted(doubts: Iterable[str], logs: int) -> Iterator[str]:
+    """Each doubt once, with how many of several logs have it."""
+    for text, count in Counter(doubts).items():
+        yield f"{text} ({count} of {logs} logs)" if count > 1 else text
 
 
 _PLACED: dict[str, tuple[str, ...]] = {
