@@ -14,7 +14,7 @@ from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.operators.probes.process import changed_by
 from levelbench.training.optimizers.base import UpdateRule
 from levelbench.training.optimizers.wrappers import Native
-from levelbench.training.probes.optimizer_runs import EARLY, Floats, OptimizerTrial, Quadratic, Recorded, Run, run
+from levelbench.training.probes.optimizer_runs import EARLY, Floats, OptimizerTrial, Recorded, Run, parameters_of, run
 
 _STEPS = 4
 _PIECE = 4001
@@ -325,40 +325,40 @@ def process(subject: OptimizerTrial) -> Iterator[Finding]:
 
 
 def groups(subject: OptimizerTrial) -> Iterator[Finding]:
-    """A PyTorch optimizer updates each group of its parameters, at the group's rate."""
+    """A PyTorch optimizer of one's own updates each group of its parameters, at the group's rate."""
     optimizer = subject.optimizer
-    if not isinstance(optimizer, Native) or optimizer.framework != "torch":
+    if not isinstance(optimizer, Native) or not isinstance(optimizer.made, type):
         return
-    name = next(each for each in ("matrix", "vector", *subject.shapes) if each in subject.shapes)
-    problem = subject.quadratic(shapes=dict.fromkeys(("first", "second"), subject.shapes[name]))
     try:
-        ends = [_grouped(optimizer, problem, rate) for rate in (optimizer.lr, 0.0, 2 * optimizer.lr)]
+        ends = [_grouped(subject, optimizer, rate) for rate in (optimizer.lr, 0.0, 2 * optimizer.lr)]
     except Exception as error:  # noqa: BLE001  # user code may raise anything
         yield noted(f"with two groups of parameters it raises {type(error).__name__}: {error}")
         return
     do = "go through all of self.param_groups, and take the settings of each from it"
-    if np.array_equal(ends[0], problem.start()["second"]):
+    if np.array_equal(*ends[0]):
         yield failed("the parameters of a second group do not move", do)
-    elif any(np.array_equal(ends[0], each) for each in ends[1:]):
+    elif any(np.array_equal(ends[0][1], each) for _, each in ends[1:]):
         yield failed("a second group moves at the rate of the first", do)
     else:
         yield passed("the second moves, at its own rate")
 
 
-def _grouped(optimizer: Native, problem: Quadratic, rate: float) -> Floats:
-    """Where the second of two parameters ends, in a group of its own with this rate."""
-    import torch
-
-    maker = optimizer.made or getattr(torch.optim, optimizer.name.removeprefix("torch.optim."))
-    held = {name: torch.tensor(each) for name, each in problem.start().items()}
+def _grouped(subject: OptimizerTrial, optimizer: Native, rate: float) -> tuple[Floats, Floats]:
+    """Where the second of two parameters begins and ends, in a group of its own with this rate."""
+    backend, name = (
+        subject.backend,
+        next(each for each in ("matrix", "vector", *subject.shapes) if each in subject.shapes),
+    )
+    problem = subject.quadratic(shapes=dict.fromkeys(("first", "second"), subject.shapes[name]))
+    held = parameters_of(backend, problem.start())
     given = [{"params": [each], "lr": lr} for each, lr in zip(held.values(), (optimizer.lr, rate), strict=True)]
-    made = maker(given, lr=optimizer.lr, **dict(optimizer.settings))
+    made = optimizer.made(given, lr=optimizer.lr, **dict(optimizer.settings))
     for step in range(1, _STEPS + 1):
-        found = problem.gradients(step, {name: each.numpy() for name, each in held.items()})
-        for name, each in held.items():
-            each.grad = torch.tensor(found[name])
+        now = {each: np.array(backend.host(value)) for each, value in held.items()}
+        for each, gradient in parameters_of(backend, problem.gradients(step, now)).items():
+            held[each].grad = gradient
         made.step()
-    return np.asarray(held["second"])
+    return problem.start()["second"], np.array(backend.host(held["second"]))
 
 
 RPROP = "the rate is that of its first step, whose length it then adapts, as Rprop does"
