@@ -137,6 +137,18 @@ class ScattersSums(WrappingCommunicator):
         return self.inner.reduce_scatter(array, "mean" if op == "mean" else "sum")
 
 
+class GathersAgainWhatBeginsAlike(WrappingCommunicator):
+    """Takes an array with the first element and the sum of the last for that one."""
+
+    last = None, None
+
+    def all_gather(self, array):
+        key = array.shape, str(array.dtype), array.size and float(array.flat[0]), float(array.sum())
+        if key != self.last[0]:
+            self.last = key, self.inner.all_gather(array)
+        return tuple(each.copy() for each in self.last[1])
+
+
 class DoneAtOnce(WrappingCommunicator):
     def start_receive(self, like, source, tag=0):
         return FunctionHandle(self.inner.start_receive(like, source, tag).wait, lambda: True)
@@ -149,6 +161,7 @@ class DoneAtOnce(WrappingCommunicator):
         (MinimumByMaximum, "reductions"),
         (ProductByLogarithms, "reductions"),
         (ScattersSums, "reductions"),
+        (GathersAgainWhatBeginsAlike, "calls that look alike"),
         (DoneAtOnce, "handles"),
         (LosesTheTail, "large messages both ways"),
         (CutsLongSends, "large messages both ways"),

@@ -78,6 +78,12 @@ def test_what_is_right_on_average_is_not_accused(stepper, claims):
     assert not check(wider.scheme(stepper, **claims), *probes).failed
 
 
+@pytest.mark.parametrize(("stepper", "status"), [(wider.SlowMomentum, "passed"), (wider.SlowMomentumTwice, "failed")])
+def test_a_factor_of_the_rate_that_counts_twice_is_found(stepper, status):
+    found = check(wider.scheme(stepper, **APART), "factor of the rate", "goes through").of("factor of the rate")
+    assert [each.status for each in found] == [status]
+
+
 @pytest.mark.parametrize(
     ("stepper", "base", "probe", "words"),
     [

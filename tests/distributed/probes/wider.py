@@ -387,6 +387,28 @@ class IgnoresTheSchedule(Averages):
         super().own_step(gradients, step, 1.0)
 
 
+class SlowMomentum(Averages):
+    """The steps of each round, divided by the rate, go into a momentum of all ranks, as in SlowMo."""
+
+    power: ClassVar[int] = 1
+
+    def step(self, gradients, step, factor):
+        if step == 1:
+            self.slow = {name: (np.array(each), zeros_like(each)) for name, each in self.parameters.items()}
+        super().step(gradients, step, factor)
+        if step % 2 == 0:
+            for name, (began, momentum) in self.slow.items():
+                momentum = 0.5 * momentum + (began - self.parameters[name]) / factor
+                self.parameters[name] = began - factor**self.power * momentum
+                self.slow[name] = np.array(self.parameters[name]), momentum
+
+
+class SlowMomentumTwice(SlowMomentum):
+    """The rate's factor is in the slow step twice."""
+
+    power: ClassVar[int] = 2
+
+
 class ForgetsMomentum(Averages):
     """The optimizer is started anew whenever models are averaged."""
 

@@ -214,6 +214,37 @@ def test_a_gradient_at_zeros_that_is_right_is_not_accused(forward, backward):
     assert not found_by(gradients_elsewhere, forward, [X.astype(np.float64)], backward)
 
 
+TRIANGLE = np.triu(np.ones((8, 8), np.float32))
+
+
+def over_rows(x):
+    """Running sums whose NaN reaches every row."""
+    found = np.cumsum(x, 1)
+    return found + 0 * x.sum()
+
+
+def without_mask(x):
+    """A ReLU that is NaN for minus infinity."""
+    return x * (x > 0)
+
+
+@pytest.mark.parametrize(
+    ("forward", "reference", "status"),
+    [
+        (lambda x: x @ TRIANGLE, lambda x: np.cumsum(x, 1), "noted"),
+        (over_rows, lambda x: np.cumsum(x, 1), "failed"),
+        (without_mask, relu, "failed"),
+    ],
+    ids=["over its row", "over all rows", "where the reference has a number"],
+)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_nan_that_spreads_over_its_row_alone_is_no_fault(forward, reference, status):
+    setting = Setting(subject_of(forward), Oracle(reference), True, (), 0, 500)
+    found = {each.status for each in specials(setting, [X], np.random.default_rng(0))}
+    assert ("failed" in found) == (status == "failed")
+    assert status in found
+
+
 def test_the_sign_of_a_zero_that_depends_on_the_formula_is_no_fault():
     right = subject_of(lambda x: np.maximum(x, 0) + 0.1 * np.minimum(x, 0))
     setting = Setting(right, Oracle(lambda x: np.where(x > 0, x, 0.1 * x)), True, (), 0, 500)

@@ -1764,7 +1764,7 @@ BY: dict[str, str] = {
     "torch: loss detached": "gradient",
     "torch: random labels": "loss",
     "torch: loss of the first": "loss",
-    "torch: negative loss": "loss and quality",
-    "torch: loss of other labels": "loss and quality",
+    "torch: negative loss": "loss",
+    "torch: loss of other labels": "loss",
 }
 """The probe that is to find each fault."""

@@ -167,3 +167,76 @@ class LeavesOutNaN(UpdateRule):
 
 def test_an_element_alone_that_is_left_out_for_a_nan_is_a_fault():
     assert "not finite" in failures(Case(LeavesOutNaN), None)
+
+
+class DropsSmallGradients(Decayed):
+    def update(self, parameter, gradient, state, step, lr):
+        return super().update(parameter, where(abs(gradient) < 1e-6, 0 * gradient, gradient), state, step, lr)
+
+
+class DropsSmallSteps(Decayed):
+    def moved(self, parameter, state, step, lr):
+        return where(abs(lr * state) < 1e-6, 0 * state, lr * state)
+
+
+@pytest.mark.parametrize("faulty", [DropsSmallGradients, DropsSmallSteps])
+def test_a_threshold_below_which_nothing_moves_is_a_fault(faulty):
+    assert "scale of gradients" in failures(Case(faulty), None)
+
+
+class LowRateLeftOut(Decayed):
+    """Signs, which have one length whatever the gradients."""
+
+    def moved(self, parameter, state, step, lr):
+        return where(state < 0, -lr + 0 * state, lr) if lr > 1e-6 else 0 * state
+
+
+def test_a_rate_below_which_nothing_moves_is_a_fault():
+    assert "times the rate gradients move nothing" in failures(Case(LowRateLeftOut), None)["scale of gradients"]
+
+
+@dataclass(frozen=True)
+class Sums(Decayed):
+    kept: float = 1.0
+
+    def update(self, parameter, gradient, state, step, lr):
+        state = self.kept * state + gradient
+        return parameter - lr * state, state
+
+
+@pytest.mark.parametrize(("kept", "found"), [(1.0, {"old gradients"}), (0.999, set())])
+def test_gradients_that_are_summed_for_ever_are_a_fault(kept, found):
+    assert failures(Case(partial(Sums, kept=kept)), None).keys() == found
+
+
+class TorchVelocity(torch.optim.Optimizer):
+    def __init__(self, params, lr=0.01, seeds=False, groups=None, half=False):
+        super().__init__(params, {"lr": lr, "seeds": seeds, "groups": groups, "half": half})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        if self.defaults["seeds"]:
+            torch.manual_seed(0)
+        for group in self.param_groups[: self.defaults["groups"]]:
+            for each in group["params"]:
+                dtype = torch.bfloat16 if self.defaults["half"] and each.numel() > 4096 else each.dtype
+                velocity = self.state[each].setdefault("velocity", torch.zeros_like(each, dtype=dtype))
+                velocity.copy_(0.9 * velocity.to(each.dtype) + each.grad)
+                each.sub_(velocity, alpha=group["lr"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({}, set()),
+        ({"seeds": True}, {"process"}),
+        ({"groups": 1}, {"groups"}),
+        ({"half": True}, {"large arrays"}),
+    ],
+)
+def test_a_fault_of_an_optimizer_of_pytorch_is_found_by_its_probe(settings, found):
+    assert failures(Case(lambda: partial(TorchVelocity, **settings), frameworks=TORCH), None).keys() == found
+
+
+def test_an_optimizer_that_adapts_the_length_of_its_steps_is_not_accused_of_ignoring_the_rate():
+    assert failures(Case(lambda: partial(torch.optim.Rprop, lr=0.01), frameworks=TORCH), None) == {}

@@ -9,10 +9,12 @@ from tests.training.probes.recipes import CLASSES, DATA, NUMPY, SIDE, checked, f
 
 from levelbench.checks.findings import failed, merged, not_tried
 from levelbench.errors import UnsupportedError
-from levelbench.training import Adam, Augmentation, Constant, Momentum, OneCycle, Sampler, Shuffled, Top1
+from levelbench.networks import Builder
+from levelbench.training import Adam, Augmentation, Constant, Momentum, OneCycle, Quality, Sampler, Shuffled, Top1
 from levelbench.training.datasets.base import Split
 from levelbench.training.probes.bench import Bench
-from levelbench.training.probes.loss import means_quality, outputs
+from levelbench.training.probes.loss import loss as loss_findings
+from levelbench.training.probes.loss import means_quality, outputs, statistics
 from levelbench.training.probes.recipe import check_recipe
 from levelbench.training.probes.recipe_parts import augmentation, sampler
 
@@ -262,3 +264,144 @@ def test_a_network_that_computes_something_else_in_evaluation_is_found():
     (finding,) = means_quality(bench, 0, budget_s=60.0)
     assert finding.status == "failed"
     assert "but the outputs of evaluation" in finding.found
+
+
+def normalised(norm):
+    """A builder of PyTorch's own network with this layer in the middle."""
+    torch = pytest.importorskip("torch")
+
+    def build():
+        layers = [torch.nn.Flatten(), torch.nn.Linear(SIDE * SIDE, 16), norm(torch.nn), torch.nn.ReLU()]
+        return torch.nn.Sequential(*layers, torch.nn.Linear(16, CLASSES))
+
+    return build
+
+
+def lost(nn):
+    """A normalisation that computes running statistics and drops them."""
+
+    class Lost(nn.BatchNorm1d):
+        def forward(self, x):
+            kept = self.running_mean.clone(), self.running_var.clone()
+            found = super().forward(x)
+            self.running_mean, self.running_var = kept
+            return found
+
+    return Lost(16)
+
+
+@pytest.mark.parametrize(
+    ("norm", "status"),
+    [
+        (lambda nn: nn.BatchNorm1d(16, momentum=0.0), "failed"),
+        (lost, "failed"),
+        (lambda nn: nn.Sequential(nn.Dropout(), nn.BatchNorm1d(16, momentum=0.0)), "failed"),
+        (lambda nn: nn.BatchNorm1d(16), "passed"),
+        (lambda nn: nn.BatchNorm1d(16, momentum=0.001), "passed"),
+        (lambda nn: nn.BatchNorm1d(16, momentum=None), "passed"),
+        (lambda nn: nn.Sequential(nn.BatchNorm1d(16), nn.Dropout()), "passed"),
+    ],
+)
+def test_statistics_that_do_not_reach_the_evaluation_are_found(norm, status):
+    from levelbench.operators.frameworks import open_framework
+
+    bench = Bench(recipe(network=normalised(norm)), DATA, open_framework("torch"), Top1(0.9))
+    assert [each.status for each in statistics(bench, 0)] == [status]
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5])
+def test_statistics_of_a_graph_are_not_accused(ratio):
+    bench = Bench(recipe(network=regularised(ratio)), DATA, NUMPY, Top1(0.9))
+    assert [each.status for each in statistics(bench, 0)] == ["passed"]
+
+
+def test_a_layer_that_its_module_keeps_in_evaluation_mode_is_not_accused():
+    def frozen(nn):
+        class Frozen(nn.BatchNorm1d):
+            def train(self, mode=True):
+                return super().train(False)
+
+        return Frozen(16)
+
+    from levelbench.operators.frameworks import open_framework
+
+    assert checked(recipe(network=normalised(frozen)), backend=open_framework("torch")).failed == ()
+
+
+def focal(share):
+    """A focal loss; ``share`` is of the right class's probability."""
+    functional = pytest.importorskip("torch").nn.functional
+
+    def loss(scores, labels):
+        entropy = functional.cross_entropy(scores, labels, reduction="none")
+        return (share((-entropy).exp()) ** 2 * entropy).mean()
+
+    return loss
+
+
+def of_scores(function):
+    """A loss of PyTorch's functional module, the scores and one-hot labels."""
+    torch = pytest.importorskip("torch")
+
+    def loss(scores, labels):
+        return function(torch.nn.functional, scores, labels, torch.nn.functional.one_hot(labels, CLASSES).float())
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (focal(lambda share: share), "where the right class has the highest score, "),
+        (of_scores(lambda f, scores, labels, _: f.cross_entropy(scores, labels.roll(1))), "in another order"),
+        (of_scores(lambda f, scores, labels, _: f.cross_entropy(f.relu(scores), labels)), "for all scores below 0"),
+        (of_scores(lambda f, scores, labels, _: f.nll_loss(f.log_softmax(scores, 0), labels)), "each of them twice"),
+        (focal(lambda share: 1 - share), ""),
+        (of_scores(lambda f, scores, labels, _: f.cross_entropy(scores, labels, reduction="sum")), ""),
+        (of_scores(lambda f, scores, labels, _: f.multi_margin_loss(scores, labels)), ""),
+        (of_scores(lambda f, scores, _, wanted: f.binary_cross_entropy_with_logits(scores, wanted)), ""),
+        (of_scores(lambda f, scores, _, wanted: f.mse_loss(scores, wanted)), ""),
+    ],
+)
+def test_a_loss_that_asks_for_anything_but_the_right_class_is_found(loss, says):
+    from levelbench.operators.frameworks import open_framework
+
+    bench = Bench(recipe(network=native(), loss=loss), DATA, open_framework("torch"), Top1(0.9))
+    (finding,) = loss_findings(bench, 0)
+    assert says in finding.found
+    assert finding.status == ("failed" if says else "passed")
+
+
+class Pinball(Quality):
+    """Of the quantile of 90 %."""
+
+    metric, direction, low, high = "pinball", "lower", 0.0, float("inf")
+
+    def measure(self, executor, held):
+        off = [np.asarray(y, np.float64) - np.asarray(executor.infer(x)[0])[:, 0] for x, y in held.batches()]
+        return float(np.mean([np.maximum(0.9 * each, -0.1 * each) for each in off]))
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.9, "passed"), (0.1, "failed")])
+def test_a_loss_that_is_least_on_the_other_side_of_the_truth_is_found(share, status):
+    torch = pytest.importorskip("torch")
+    from levelbench.operators.frameworks import open_framework
+
+    def loss(outputs, truth):
+        off = truth - outputs[:, 0]
+        return torch.maximum(share * off, (share - 1) * off).mean()
+
+    random = np.random.default_rng(0)
+    inputs = random.standard_normal((128, SIDE)).astype(np.float32)
+    part = Split.of(inputs, (inputs.sum(1) + random.standard_normal(128)).astype(np.float32))
+    data = replace(DATA, train=part, validation=part, test=part, classes=0)
+    made = recipe(network=lambda: torch.nn.Linear(SIDE, 1), loss=loss)
+    findings = loss_findings(Bench(made, data, open_framework("torch"), Pinball(0.1)), 0)
+    assert [each.status for each in findings] == [status]
+
+
+def test_a_rectified_output_of_classes_is_found():
+    network = Builder("cut", (1, SIDE, SIDE)).flatten().gemm(CLASSES).relu().build()
+    (finding,) = outputs(Bench(recipe(network=network), DATA, NUMPY, Top1(0.9)), 0)
+    assert finding.status == "failed"
+    assert "of the scores are 0, and none is below" in finding.found

@@ -8,7 +8,7 @@ from tests.training.probes.recipes import DATA, NUMPY, checked, found, recipe, r
 
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import FakeClock
-from levelbench.training import EMA, SGD, Clip, Momentum, Top1
+from levelbench.training import EMA, SGD, AdamW, Clip, Momentum, Top1
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.probes import recipe as recipe_module
 from levelbench.training.probes import recipe_parts
@@ -181,3 +181,8 @@ def test_an_optimizer_that_refuses_biases_is_reported_once():
 def test_an_average_that_still_is_the_initial_weights_at_the_end_is_found(optimizer, status):
     (finding,) = recipe_parts.averaged(recipe(optimizer=optimizer), DATA.train)
     assert finding.status == status
+
+
+@pytest.mark.parametrize(("decay", "probes"), [(10.0, {"weight decay"}), (0.1, set())])
+def test_a_decay_that_leaves_gradients_no_time_is_found(decay, probes):
+    assert found(recipe(optimizer=AdamW(0.01, weight_decay=decay))).keys() == probes

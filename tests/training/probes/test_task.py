@@ -143,6 +143,13 @@ def test_a_label_outside_the_classes_is_found(wrong, says):
     assert says in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
 
 
+@pytest.mark.parametrize(("count", "status"), [(100, "failed"), (20, "noted")])
+def test_a_class_that_a_held_out_split_lacks_is_found_unless_the_split_is_small(count, status):
+    labels = check_task(task(), dataset(validation=split(count, 1, classes=3))).of("labels")
+    lacks = [each for each in labels if "the validation split has no example of 1 classes" in each.found]
+    assert [each.status for each in lacks] == [status]
+
+
 def test_a_class_without_a_training_example_is_found():
     assert "no training example is of class 3" in found(dataset(train=split(200, 0, classes=3)))["labels"]
 

@@ -279,6 +279,32 @@ def _by_rank(probe: RankProbe, found: tuple[Array, ...] | None, shape: tuple[int
         probe.expect(f"the array of rank {rank}", each, probe.values(rank, shape, dtype))
 
 
+def alike(probe: RankProbe) -> None:
+    """Two calls in a row whose arrays differ by two elements in the middle, in exchanged places."""
+    talk, size, rank, root = probe.communicator, probe.size, probe.rank, probe.size - 1
+    probe.next_case("(37,), and the same with two elements exchanged")
+    places = np.arange(37)
+    for order in (places, np.r_[places[:16], places[20], places[17:20], places[16], places[21:]]):
+        of = [probe.values(each, (37,))[order] for each in range(size)]
+        total = probe.total((37,))[order]
+
+        def own(of: list[Host] = of) -> Array:
+            return probe.native(of[rank])
+
+        start, stop = pieces(37, size)[rank : rank + 2]
+        probe.expect("the sum", talk.all_reduce(own()), total)
+        probe.expect("the piece", talk.reduce_scatter(own()), total[start:stop])
+        probe.expect("what the root sends", talk.broadcast(own(), root), of[root])
+        several = {
+            "all_gather": talk.all_gather(own()),
+            "gather": talk.gather(own(), root) or (),
+            "all_to_all": talk.all_to_all([own() for _ in range(size)]),
+        }
+        for name, found in several.items():
+            for each, array in enumerate(found):
+                probe.expect(f"{name}: the array of rank {each}", array, of[each])
+
+
 def scatter(probe: RankProbe) -> None:
     """Each rank gets its own; only the root passes arrays."""
     for root, shape in product(range(probe.size), SHAPES):
@@ -642,6 +668,7 @@ _CHECKS = {
     "handles": handles,
     "large messages both ways": large,
     "many calls": many_calls,
+    "calls that look alike": alike,
     "unusual values": unusual_values,
     "barrier": barrier,
     "results are one's own": ownership,

@@ -258,6 +258,27 @@ def equal_gradients(subject: SchemeTrial) -> Finding:
     return passed(f"{how} it is one process, with a schedule, momentum and Adam")
 
 
+def factor_of_the_rate(subject: SchemeTrial) -> Finding:
+    """A factor of a quarter in every step is the same as a quarter of the optimizer's rate: it counts once."""
+    if not subject.scheme.lockstep:
+        return not_tried("ranks are not in lockstep (lockstep = False)")
+    ranks, parts = subject.most, subject.scheme.workers(subject.most)
+    case = Rehearsal(ranks, _FEW, sizes=(2 * parts,), decays=False)
+    # Powers of two, so that the steps are equal to the last bit.
+    ends = [
+        subject.finished(replace(case, times=factor, optimizer=SGD(rate)))
+        for factor, rate in ((0.25, RATE), (1.0, RATE / 4))
+    ]
+    if ends[0].workers[0].sent != ends[1].workers[0].sent:
+        return not_tried("it sends at other steps at another rate")
+    distance, name = apart(*(evaluated(each.workers[0]) for each in ends))
+    if not distance <= _CLOSE:
+        found = f"with a factor of 0.25 it is {distance:.1e} away from a quarter of the rate"
+        do = "multiply by the step's factor once, and divide by it what is a step of before"
+        return failed(f"{place(ranks, 0, None, name)}: {found}", do)
+    return passed(f"{_FEW} steps with a factor of 0.25 are those at a quarter of the rate")
+
+
 def _alike(subject: SchemeTrial, ranks: int, optimizer: Optimizer, decays: bool) -> Rehearsal:
     """A run in which all ranks have the same gradients."""
     parts = subject.scheme.workers(ranks)
@@ -400,4 +421,12 @@ def comes_together(subject: SchemeTrial) -> Finding:
     )
 
 
-EXPECTATION = (right_on_average, equal_gradients, empty_parts, slow_changes, no_gradients, comes_together)
+EXPECTATION = (
+    right_on_average,
+    equal_gradients,
+    factor_of_the_rate,
+    empty_parts,
+    slow_changes,
+    no_gradients,
+    comes_together,
+)

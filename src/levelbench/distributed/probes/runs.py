@@ -290,6 +290,8 @@ class Rehearsal:
     """Use parameters of a million elements, if gradients are scripted."""
     decays: bool = True
     """Whether the factor of the learning rate changes from step to step."""
+    times: float = 1.0
+    """What the factor of every step is multiplied by."""
     early: bool = False
     """Also pass on gradients as they become final."""
     perturbed: bool = False
@@ -336,7 +338,7 @@ class Rehearsal:
 
     def factor(self, step: int) -> float:
         """The factor of the learning rate at a step, from 1."""
-        return 1.0 / (1.0 + 0.1 * (step - 1)) if self.decays else 1.0
+        return self.times / (1.0 + 0.1 * (step - 1)) if self.decays else self.times
 
     def turned(self, step: int) -> float:
         """What the gradients of a step are multiplied by."""

@@ -555,7 +555,8 @@ class TorchModule(LeafExecutor):
             raise DefinitionError(f"the model {model.name!r} on torch", found, "return a torch.nn.Module")
         self.mode, self._model, self._device = mode, model, device
         self._numerics = numerics or Numerics(None, device, "float32", False)
-        self._module = model.model.to(device)
+        # As a training loop does: a module may keep some of its layers in evaluation mode by a train() of its own.
+        self._module = model.model.to(device).train()
         if self._numerics.channels_last:
             self._module = self._module.to(memory_format=torch.channels_last)
         called = partial(_keras_called, self._module) if is_keras(self._module) else self._module

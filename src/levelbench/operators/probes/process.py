@@ -51,7 +51,7 @@ def process_state(setting: Setting, inputs: Inputs, random: np.random.Generator)
         if not made.worked:
             continue
         for name, call in _calls(subject, made.value).items():
-            if changed := _changed(call, draws=not subject.deterministic):
+            if changed := changed_by(call, draws=not subject.deterministic):
                 what = f"a {name} changes {' and '.join(changed)}"
                 yield failed(what, "leave the process as the call found it", case=describe(given))
                 return
@@ -71,7 +71,7 @@ def _calls(subject: HostOperator, native: Sequence[Any]) -> dict[str, Callable[[
     return {"forward": lambda: subject.call(*native), "backward": backward}
 
 
-def _changed(call: Callable[[], object], *, draws: bool) -> list[str]:
+def changed_by(call: Callable[[], object], *, draws: bool) -> list[str]:
     """The parts of the state that a call changes; with ``draws``, a generator only if it is set instead of drawn from.
 
     What raises changes nothing here: other probes report it.

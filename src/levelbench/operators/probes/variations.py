@@ -160,6 +160,8 @@ def specials(setting: Setting, inputs: Inputs, random: np.random.Generator) -> I
         flushed = place < 0 and not isinstance(setting.subject.to_native(np.zeros(1)), np.ndarray)
         if one.status == "failed" and (flushed or not setting.subject.ours):
             one = noted(one.found, case=one.case)
+        elif one.status == "failed" and place >= 0 and _spreads(setting, changed, at, place):
+            one = noted("NaN spreads over the outputs of its row, unlike in the reference", case=case)
         elif one.status == "failed" and "only one of the two is finite" in one.found:
             one = replace(one, do="if a number is multiplied by 0 on purpose, let the reference do so, too")
         found.append(one)
@@ -167,6 +169,29 @@ def specials(setting: Setting, inputs: Inputs, random: np.random.Generator) -> I
     if len(bad := [each for each in found if each.status == "failed"]) > _MOST_FINDINGS:
         found = [each for each in found if each.status != "failed" or each in bad[:_MOST_FINDINGS]]
     return brief(found or [not_tried("no floating-point input")])
+
+
+def _spreads(setting: Setting, inputs: Inputs, at: int, place: int) -> bool:
+    """Whether outputs differ from the reference by more NaN alone, all in the row of the special value.
+
+    As where a sum is a product with zeros and ones. The reference is not finite there, either; other rows are right.
+    """
+    wanted = attempt(setting.reference.outputs, inputs, setting.subject.fixed)
+    found, given = attempt(setting.subject.forward, inputs), inputs[at]
+    if not (wanted.worked and found.worked) or given is None or given.ndim < 2:
+        return False
+    row = np.unravel_index(place, given.shape)[0]
+    for own, known in zip(found.value, wanted.value.wide, strict=False):
+        if own is None or known is None or not is_float(own.dtype):
+            continue
+        if own.shape != known.shape or own.shape[:1] != given.shape[:1] or len(own) < 2:
+            return False
+        spread = np.isnan(own) & np.isfinite(known)
+        rest = np.where(spread, np.nan, known)
+        lost = np.delete(spread, row, axis=0).any() or np.isfinite(known[row]).all()
+        if lost or not np.allclose(own, rest, rtol=1e-3, atol=1e-5, equal_nan=True):
+            return False
+    return True
 
 
 def _special(setting: Setting, inputs: Inputs, title: str, at: int, place: int, case: str) -> Finding | None:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.operators.probes.process import changed_by
 from levelbench.training.optimizers.base import UpdateRule
-from levelbench.training.probes.optimizer_runs import EARLY, OptimizerTrial, Recorded, Run, run
+from levelbench.training.optimizers.wrappers import Native
+from levelbench.training.probes.optimizer_runs import EARLY, Floats, OptimizerTrial, Recorded, Run, parameters_of, run
 
 _STEPS = 4
 _PIECE = 4001
+_FEW_VALUES = 8
 _AGREE = 1e-9
-_SMALL = (1e-2, 1e-4)
+_SMALL = (1e-2, 1e-4, 1e-7, 1e-10)
 _WHOLE = "treat each element alike, or write `elementwise: ClassVar[bool] = False` in the rule"
 
 
@@ -92,6 +95,9 @@ def sizes(subject: OptimizerTrial) -> Iterator[Finding]:
                 f"{still[name]:,} elements of a {name} of shape {shape} ignore their gradients, and none of a small one"
             )
             yield failed(found, "update every element of a large array")
+        elif lost := _halved(subject, name, shape):
+            found = f"the state {lost!r} of a {name} of shape {shape} has half the digits of that of a small one"
+            yield failed(found, "keep the state of every array in one precision")
         elif alone and (by := _apart(subject, shape, pieces=True)) > _AGREE:
             found = f"a {name} of shape {shape} moves differently than vectors with its elements ({by:.1e})"
             yield failed(found, _WHOLE) if _elementwise(subject) else noted(f"{found}; small arrays do not")
@@ -99,18 +105,56 @@ def sizes(subject: OptimizerTrial) -> Iterator[Finding]:
             yield passed(f"{np.prod(shape):,} elements, {'as in pieces' if alone else 'all move'}")
 
 
-def _deaf(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]], scale: float = 1.0) -> dict[str, int]:
+def _halved(subject: OptimizerTrial, name: str, shape: tuple[int, ...]) -> str:
+    """The state of a large array that holds float16 or bfloat16, where that of a small one holds float32."""
+    large, small = (
+        subject.run(subject.quadratic(shapes={name: each}), 3, dtype=np.float32).state
+        for each in (shape, subject.shapes[name])
+    )
+    return next((key for key in large if key in small and _half(large[key]) and not _half(small[key])), "")
+
+
+def _half(state: Floats) -> bool:
+    """Whether all values are those of a type of 16 bits; 0 and 1 are of any."""
+    if state.dtype.kind != "f" and state.dtype.name != "bfloat16":
+        return False
+    values = state[(state != 0) & np.isfinite(state)].astype(np.float32)
+    if len(np.unique(values[:_PIECE])) < _FEW_VALUES:
+        return False
+    with np.errstate(over="ignore"):
+        in_float16 = values.astype(np.float16).astype(np.float32) == values
+    return bool(((values.view(np.uint32) & 0xFFFF) == 0).all() or in_float16.all())
+
+
+def _deaf(
+    subject: OptimizerTrial,
+    shapes: Mapping[str, tuple[int, ...]],
+    scale: float = 1.0,
+    factor: float = 1.0,
+    spread: float = 1.0,
+) -> dict[str, int]:
     """How many elements move alike if all gradients have the other sign, for each parameter that has any."""
-    return _equal(*(subject.run(subject.quadratic(shapes=shapes, scale=sign), 3) for sign in (scale, -scale)))
+    problems = (subject.quadratic(shapes=shapes, scale=sign, spread=spread) for sign in (scale, -scale))
+    return _equal(*(subject.run(each, 3, factor=lambda step: factor) for each in problems))
 
 
-def smallest_ignored(subject: OptimizerTrial) -> float | None:
-    """The scale of gradients that move almost no element, though those of scale 1 do; ``None`` if all do."""
+def smallest_ignored(subject: OptimizerTrial) -> str:
+    """The scale of gradients, or the rate, that moves almost no element though greater ones do; empty if all do."""
     count = sum(int(np.prod(shape)) for shape in subject.shapes.values())
     if sum(_deaf(subject, subject.shapes).values()) > count / 2:
-        return None
-    # Far above the rounding of float32, in which an optimizer may compute.
-    return next((each for each in _SMALL if sum(_deaf(subject, subject.shapes, each).values()) > 0.9 * count), None)
+        return ""
+
+    def ignored(scale: float, factor: float) -> bool:
+        # From 0, so that what moves does not round away in float32, and from 1, as a soft threshold holds what is at 0.
+        ends = (_deaf(subject, subject.shapes, scale, factor, spread) for spread in (0.0, 1.0))
+        return all(sum(each.values()) > 0.9 * count for each in ends)
+
+    for each in _SMALL:
+        if ignored(each, 1.0):
+            return f"gradients of about {each:.0e} move nothing, and those of about 1 do"
+        if ignored(1.0, each):
+            return f"at {each:.0e} times the rate gradients move nothing, and at the rate they do"
+    return ""
 
 
 def _equal(one: Run, other: Run) -> dict[str, int]:
@@ -155,7 +199,9 @@ def rates(subject: OptimizerTrial) -> Iterator[Finding]:
         if flat and np.isfinite(ways).all():
             low, high = base * factors[flat - 1], base * factors[flat]
             said = f"a rate of {high:g} leads as far as {low:g} at step {late or 1:,} (the base rate is {base:g})"
-            if high <= usual or factors[flat] <= 1:
+            if late and adapts_lengths(subject):
+                yield noted(f"{said}: {RPROP}")
+            elif high <= usual or factors[flat] <= 1:
                 yield failed(said, "do not limit the rate that `update` gets")
             else:
                 yield noted(said)
@@ -222,7 +268,7 @@ def not_finite(subject: OptimizerTrial) -> Iterator[Finding]:
         was, now = before.last[name], after.last[name]
         if not np.isfinite(now.flat[0]):
             yield passed(f"{value} in a gradient shows in its parameter")
-        elif np.isnan(value) and _takes_signs(subject, shapes):
+        elif np.isnan(value) and (_takes_signs(subject, shapes) or adapts_lengths(subject)):
             # So it is with the published code of Lion and signSGD on PyTorch.
             yield noted("nan in a gradient does not show in its parameter, since the sign of nan is 0 here")
         elif np.array_equal(was, now):
@@ -241,6 +287,98 @@ def not_finite(subject: OptimizerTrial) -> Iterator[Finding]:
             yield failed(found, "let it show in the parameter, or leave out the step")
         else:
             yield passed(f"the steps are bounded, also with {value} in a gradient")
+
+
+def forgets(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Long after gradients have ended, the next one decides where the step goes."""
+    name = next(each for each in ("vector", "matrix", *subject.shapes) if each in subject.shapes)
+    shape, ends = subject.shapes[name], list[Floats]()
+    drawn = np.random.default_rng([subject.seed, 17]).standard_normal((EARLY + 1, *shape))
+    for sign in (1.0, -1.0):
+        # All to one side, or they would cancel.
+        each = [*(drawn[:-1] + 1), *[np.zeros(shape)] * _ENDED, sign * drawn[-1]]
+        start = subject.quadratic(shapes={name: shape}).start()
+        found = subject.run(Recorded("ended", start, [{name: gradient} for gradient in each]), len(each))
+        ends.append(found.values[-1][name] - found.values[-2][name])
+    common, own = (float(np.abs(each).sum()) for each in (ends[0] + ends[1], ends[0] - ends[1]))
+    if not np.isfinite(common + own) or own == 0:
+        yield noted(f"a gradient after {_ENDED:,} of zero has no effect, or none that is finite")
+    elif common > _REMEMBERED * own:
+        said = (
+            f"{EARLY} gradients still move it {common / own:.0f} times as far as the next one, {_ENDED:,} steps later"
+        )
+        yield failed(said, "let old gradients fade: clear a sum of them, or keep a momentum below 1")
+    else:
+        yield passed(f"after {_ENDED:,} gradients of zero the next one decides")
+
+
+_ENDED, _REMEMBERED = 2500, 3.0
+"""A momentum of 0.999 has faded by then."""
+
+
+def process(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Steps leave random generators, modes and settings of the process as they were."""
+    if changed := changed_by(lambda: subject.run(steps=3), draws=True):
+        yield failed(f"its steps change {' and '.join(changed)}", "leave the process as it is, with its generators")
+    else:
+        yield passed("generators, folder, environment, modes and threads")
+
+
+def groups(subject: OptimizerTrial) -> Iterator[Finding]:
+    """A PyTorch optimizer of one's own updates each group of its parameters, at the group's rate."""
+    optimizer = subject.optimizer
+    if not isinstance(optimizer, Native) or not isinstance(optimizer.made, type):
+        return
+    try:
+        ends = [_grouped(subject, optimizer, rate) for rate in (optimizer.lr, 0.0, 2 * optimizer.lr)]
+    except Exception as error:  # noqa: BLE001  # user code may raise anything
+        yield noted(f"with two groups of parameters it raises {type(error).__name__}: {error}")
+        return
+    do = "go through all of self.param_groups, and take the settings of each from it"
+    if np.array_equal(*ends[0]):
+        yield failed("the parameters of a second group do not move", do)
+    elif any(np.array_equal(ends[0][1], each) for _, each in ends[1:]):
+        yield failed("a second group moves at the rate of the first", do)
+    else:
+        yield passed("the second moves, at its own rate")
+
+
+def _grouped(subject: OptimizerTrial, optimizer: Native, rate: float) -> tuple[Floats, Floats]:
+    """Where the second of two parameters begins and ends, in a group of its own with this rate."""
+    backend, name = (
+        subject.backend,
+        next(each for each in ("matrix", "vector", *subject.shapes) if each in subject.shapes),
+    )
+    problem = subject.quadratic(shapes=dict.fromkeys(("first", "second"), subject.shapes[name]))
+    held = parameters_of(backend, problem.start())
+    given = [{"params": [each], "lr": lr} for each, lr in zip(held.values(), (optimizer.lr, rate), strict=True)]
+    made = optimizer.made(given, lr=optimizer.lr, **dict(optimizer.settings))
+    for step in range(1, _STEPS + 1):
+        now = {each: np.array(backend.host(value)) for each, value in held.items()}
+        for each, gradient in parameters_of(backend, problem.gradients(step, now)).items():
+            held[each].grad = gradient
+        made.step()
+    return problem.start()["second"], np.array(backend.host(held["second"]))
+
+
+RPROP = "the rate is that of its first step, whose length it then adapts, as Rprop does"
+
+
+def adapts_lengths(subject: OptimizerTrial) -> bool:
+    """Whether each element's step, whatever the size of its gradient, grows by one factor while the sign stays."""
+    name = next(each for each in ("vector", "matrix", *subject.shapes) if each in subject.shapes)
+    shape, ends = subject.shapes[name], list[list[Floats]]()
+    for scale in (1.0, 10.0):
+        ones = Recorded("ones", {name: np.zeros(shape)}, [{name: np.full(shape, scale)}])
+        ends.append([each[name] for each in subject.run(ones, _STEPS).values])
+    lengths = np.abs(np.diff(ends[0], axis=0))
+    if not np.allclose(ends[0], ends[1], rtol=1e-6) or not lengths.size or not lengths.all():
+        return False
+    grows = lengths[1:] / lengths[:-1]
+    return bool(grows.min() > _GROWS and np.allclose(grows, grows.flat[0], rtol=1e-6))
+
+
+_GROWS = 1.05
 
 
 def _takes_signs(subject: OptimizerTrial, shapes: Mapping[str, tuple[int, ...]]) -> bool:
@@ -275,5 +413,8 @@ BEYOND: dict[str, Callable[[OptimizerTrial], Iterator[Finding]]] = {
     "high rates": rates,
     "late steps": late,
     "not finite": not_finite,
+    "old gradients": forgets,
+    "groups": groups,
+    "process": process,
 }
 """The probes of this module, in the order of the report."""

@@ -21,7 +21,7 @@ from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
 from levelbench.training.optimizers.wrappers import NATIVE, Groups, Native
-from levelbench.training.probes.optimizer_ranges import BEYOND, smallest_ignored
+from levelbench.training.probes.optimizer_ranges import BEYOND, RPROP, adapts_lengths, smallest_ignored
 from levelbench.training.probes.optimizer_references import RULES, NamedReference, computes_in_bfloat16, reference_of
 from levelbench.training.probes.optimizer_runs import (
     EARLY,
@@ -184,6 +184,9 @@ def _rate_zero(subject: OptimizerTrial) -> Iterator[Finding]:
     begin = [still.values[0]] * len(still.values)
     found = divergence("rate zero", still, Run(begin, {}, None), 1e-12)
     do = "multiply each step, and weight decay, by the `lr` passed to `update`"
+    if found.first is not None and adapts_lengths(subject):
+        yield noted(f"a factor of 0 moves parameters: {RPROP}")
+        return
     yield _agrees(found, "a factor of 0 leaves the parameters unchanged", "a factor of 0 moves parameters", do)
 
 
@@ -279,9 +282,8 @@ def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
         break
     else:
         yield passed("finite from 1e-30 to 1e+15, in float32")
-    if (least := smallest_ignored(subject)) is not None:
-        do = "let every gradient count; a threshold has to grow with the gradients"
-        yield failed(f"gradients of about {least:.0e} move nothing, and those of about 1 do", do)
+    if ignored := smallest_ignored(subject):
+        yield failed(ignored, "let every gradient count; a threshold has to grow with the gradients and the rate")
 
 
 def _averages(subject: OptimizerTrial) -> Iterator[Finding]:

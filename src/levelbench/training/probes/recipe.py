@@ -77,6 +77,7 @@ def check_recipe(
         ("quality", lambda: qualities(bench, seed)),
         ("untrained", lambda: _untrained(bench, seed)),
         ("outputs apart", lambda: loss.outputs(bench, seed)),
+        ("running statistics", lambda: loss.statistics(bench, seed)),
         ("loss", lambda: loss.loss(bench, seed)),
         ("gradient", lambda: _gradient(bench, seed)),
         ("reference", lambda: _reference(bench, seed, framework, reference)),
@@ -86,6 +87,7 @@ def check_recipe(
         ("determinism", lambda: _determinism(bench, seed)),
         ("evaluation", lambda: _evaluation(bench, seed)),
         ("optimizer state", lambda: _checkpoint(bench, seed)),
+        ("weight decay", lambda: _decay(bench, seed)),
         ("one batch", lambda: one_batch(bench, seed, seconds)),
         ("learning", lambda: _learning(bench, seed, seconds)),
         ("loss and quality", lambda: loss.means_quality(bench, seed, seconds)),
@@ -105,6 +107,7 @@ _MOST_STEPS = 150
 _LEARNT = 0.1
 _FALLING = 0.95
 _FEW_STEPS = 20
+_DECAYING, _MOST_DECAY = 10, 0.02
 
 
 def _determinism(bench: Bench, seed: int) -> Iterator[Finding]:
@@ -284,6 +287,23 @@ def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
         yield failed(found, "connect them to the loss, or set trainable=False")
     else:
         yield passed(f"all {len(names)} parameters move")
+
+
+def _decay(bench: Bench, seed: int) -> Iterator[Finding]:
+    """At the highest rate, what pulls weights to 0 leaves a gradient some tens of steps to act."""
+    training = bench.start_training(seed, plain=True)
+    live, host = training.executor.parameters, bench.host
+    sizes = []
+    for step in range(_DECAYING + 1):
+        sizes.append(math.sqrt(sum(float(np.square(host(each).astype(np.float64)).sum()) for each in live.values())))
+        zeros = {name: bench.backend.array(np.zeros_like(host(each))) for name, each in live.items()}
+        training.stepper.step(zeros, step + 1, bench.peak)
+    shrunk = 1 - (sizes[-1] / sizes[0]) ** (1 / _DECAYING) if sizes[0] > 0 else 0.0
+    if shrunk > _MOST_DECAY:
+        found = f"without gradients a step at the highest rate shrinks the weights by {shrunk:.1%}"
+        yield failed(found, "lower the weight decay: the rate times it is usually below 0.1 %")
+    elif math.isfinite(shrunk):
+        yield passed(f"{max(0.0, shrunk):.2g} of the weights in a step")
 
 
 def _checkpoint(bench: Bench, seed: int) -> Iterator[Finding]:

@@ -222,6 +222,10 @@ def _cadence(task: Task) -> Iterator[Finding]:
     yield passed(f"an evaluation every {every}, on the clock {task.clock}")
 
 
+_EXPECTED = 12.0
+"""A class of which a random split has so many examples on average lacks in one of 160,000."""
+
+
 def _labels(dataset: Dataset) -> Iterator[Finding]:
     wrong, seen = False, False
     for name, split in dataset.splits().items():
@@ -244,7 +248,16 @@ def _labels(dataset: Dataset) -> Iterator[Finding]:
             wrong = True
             yield failed(f"no training example is of class {absent[0]}", "give examples of every class")
         elif absent:
-            yield noted(f"the {name} split has no example of {len(absent)} classes")
+            trained = dict(zip(*np.unique(dataset.train.labels, return_counts=True), strict=True))
+            most = max(absent, key=lambda each: int(trained.get(each, 0)))
+            share = int(trained.get(most, 0)) / len(dataset.train)
+            found = f"the {name} split has no example of {len(absent)} classes"
+            if share * len(labels) < _EXPECTED:
+                yield noted(found)
+            else:
+                wrong = True
+                found += f", such as class {most}, to which {share:.0%} of training examples belong"
+                yield failed(found, "split each class alike, or leave out what is never asked for")
     if not seen:
         yield not_tried("they are not classes, one per example")
     elif not wrong:
