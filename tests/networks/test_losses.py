@@ -1,12 +1,14 @@
 """Losses added to a network, and training mode, each compared with its formula."""
 
+import itertools
+
 import numpy as np
 import onnx
 import pytest
 
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.networks import Draw, GraphBuilder, Network, zoo
-from levelbench.networks.losses import with_balance
+from levelbench.networks.losses import with_balance, with_ctc_loss
 from levelbench.operators.frameworks import open_framework
 
 BACKEND = open_framework("numpy")
@@ -476,3 +478,63 @@ def test_training_on_the_balance_evens_out_how_often_experts_are_chosen():
 def test_an_impossible_balance_is_refused_with_the_reason(make, error, says):
     with pytest.raises(error, match=says):
         make()
+
+
+def every_way(logits, labels):
+    """-log of the sum over all sequences of symbols that read as the labels, of the product of their probabilities."""
+    chances = np.exp(logits.astype(np.float64))
+    chances /= chances.sum(1, keepdims=True)
+    total = 0.0
+    for way in itertools.product(range(chances.shape[1]), repeat=len(chances)):
+        read = [symbol for symbol, _ in itertools.groupby(way) if symbol]
+        if read == [each for each in labels if each]:
+            total += np.prod(chances[range(len(way)), way])
+    return -np.log(total)
+
+
+@pytest.mark.parametrize("labels", [[1, 2, 0], [0, 0, 0], [1, 1, 0], [2, 2, 2], [2, 1, 2], [1, 0, 0]])
+def test_ctc_is_minus_the_log_of_the_sum_over_all_ways_to_say_the_labels(labels):
+    logits = 2 * RANDOM.standard_normal((1, 6, 3), np.float32)
+    found = loss_of(with_ctc_loss(identity(("batch", 6, 3)), 3), logits, np.array([labels]))
+    assert found == pytest.approx(every_way(logits[0], labels), rel=1e-6)
+
+
+def test_ctc_is_a_mean_over_examples():
+    logits, labels = RANDOM.standard_normal((2, 5, 3), np.float32), np.array([[1, 2], [2, 0]])
+    found = loss_of(with_ctc_loss(identity(("batch", 5, 3)), 2), logits, labels)
+    assert found == pytest.approx(np.mean([every_way(*each) for each in zip(logits, labels, strict=True)]), rel=1e-6)
+
+
+@pytest.mark.parametrize(("frames", "symbols", "most", "scale"), [(9, 3, 5, 100.0), (63, 11, 4, 3.0)])
+def test_ctc_and_its_gradient_are_pytorchs(frames, symbols, most, scale):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    random = np.random.default_rng(1)
+    logits = scale * random.standard_normal((8, frames, symbols), np.float32)
+    labels = random.integers(1, symbols, (8, most)) * (np.arange(most) < random.integers(0, most + 1, (8, 1)))
+    given = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
+    theirs = torch.nn.functional.ctc_loss(
+        given.log_softmax(2).transpose(0, 1),
+        torch.tensor(labels),
+        torch.full((8,), frames),
+        torch.tensor((labels > 0).sum(1)),
+        reduction="none",
+    ).mean()
+    theirs.backward()
+    network = with_ctc_loss(identity(("batch", frames, symbols)), most)
+    loss, gradients = BACKEND.executor(network).infer_and_backprop(logits, labels)
+    assert float(loss) == pytest.approx(theirs.item(), rel=1e-6)
+    expected = (given.grad.numpy() * logits).sum()
+    assert gradients["one"].item() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "most", "found"),
+    [
+        (("batch", 3), 1, "has the shape"),
+        (("batch", "frames", 3), 1, "has the shape"),
+        (("batch", 4, 3), 3, "4 frames"),
+    ],
+)
+def test_ctc_without_room_for_the_labels_is_refused(shape, most, found):
+    with pytest.raises(DefinitionError, match=found):
+        with_ctc_loss(identity(shape), most)

@@ -77,6 +77,16 @@ def test_voices_follows_numpys_losses(framework):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_speech_follows_numpys_losses(framework):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    if lacking := datasets.spoken_numbers.lacks():
+        pytest.skip(lacking)
+    ours = losses("numpy", "speech", "ctc", steps=5)
+    np.testing.assert_allclose(losses(framework, "speech", "ctc", steps=5), ours, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_detection_follows_numpys_losses(framework):
     pytest.importorskip(framework, reason=f"{framework} is not installed")
     if lacking := datasets.fashion_scenes.lacks():

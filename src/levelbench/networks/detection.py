@@ -7,7 +7,6 @@ box is for is decided in the graph, so that every framework trains on the same m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from onnx import TensorProto
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.builder import GraphBuilder
-from levelbench.networks.losses import LossSplice, huber
+from levelbench.networks.losses import LossNodes, LossSplice, huber
 from levelbench.networks.network import Network
 from levelbench.networks.values import Value
 
@@ -84,7 +83,7 @@ def with_detection_loss(
     graph = LossSplice(network)
     boxes = graph.input("true_boxes", "float32", ("batch", most, 4))
     classes = graph.input("true_classes", "int64", ("batch", most), count[0])
-    node = _Nodes(graph)
+    node = LossNodes(graph)
     matched, chosen = _matches(node, boxes, defaults, most, overlap)
     kinds = node("Unsqueeze", node("Cast", classes, to=TensorProto.FLOAT), _AXIS)
     # A box of zeros overlaps nothing, so all that is matched has a class.
@@ -105,24 +104,7 @@ def with_detection_loss(
 _AXIS = np.array([2])
 
 
-@final
-class _Nodes:
-    """Adds nodes to a loss under names of their operators; numbers and arrays among the inputs become constants."""
-
-    def __init__(self, graph: LossSplice) -> None:
-        self._graph = graph
-
-    def __call__(self, op_type: str, *inputs: str | NDArray[Any] | np.generic, **attributes: object) -> str:
-        """The name of the node's first output."""
-        name = f"loss.{op_type.lower()}"
-        given = [
-            each if isinstance(each, str) else self._graph.constant(each, each.dtype.name, f"{name}.constant")
-            for each in inputs
-        ]
-        return self._graph.node(op_type, given, name, **attributes)
-
-
-def _matches(node: _Nodes, boxes: str, defaults: Boxes, most: int, overlap: float) -> tuple[str, str]:
+def _matches(node: LossNodes, boxes: str, defaults: Boxes, most: int, overlap: float) -> tuple[str, str]:
     """Which default boxes are for an object, (batch, n) of 0.0 and 1.0, and for which, (batch, n, most)."""
     turned, sides, spans = node("Transpose", boxes, perm=[0, 2, 1]), [], []
     for axis in (0, 1):
@@ -142,7 +124,7 @@ def _matches(node: _Nodes, boxes: str, defaults: Boxes, most: int, overlap: floa
     return node("Cast", enough, to=TensorProto.FLOAT), chosen
 
 
-def _offsets(node: _Nodes, boxes: str, defaults: Boxes) -> str:
+def _offsets(node: LossNodes, boxes: str, defaults: Boxes) -> str:
     """How far ``boxes`` (batch, n, 4) are from ``defaults`` (n, 4), as a network predicts it (equation 2)."""
     sizes = defaults @ _SIZES
     shift = node("Div", node("Sub", node("MatMul", boxes, _CENTRES), defaults @ _CENTRES), VARIANCES[0] * sizes)
@@ -151,7 +133,7 @@ def _offsets(node: _Nodes, boxes: str, defaults: Boxes) -> str:
     return node("Concat", shift, node("Div", node("Log", node("Div", broad, sizes)), np.float32(VARIANCES[1])), axis=2)
 
 
-def _worst(node: _Nodes, wrong: str, matched: str, most: int, least: int) -> str:
+def _worst(node: LossNodes, wrong: str, matched: str, most: int, least: int) -> str:
     """The highest of ``wrong`` (batch, n) that are not ``matched``, (batch, most), 0.0 where there are too many."""
     highest = node("TopK", node("Mul", wrong, node("Sub", np.float32(1), matched)), np.array([most]), axis=1)
     count = node("Mul", node("ReduceSum", matched, np.array([1]), keepdims=1), np.float32(3))

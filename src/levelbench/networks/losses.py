@@ -6,10 +6,12 @@ defines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError, UsageError
@@ -91,6 +93,65 @@ def with_token_loss(network: Network) -> Network:
     moved = graph.node("Transpose", [logits.name], "loss.logits", perm=[0, 2, 1])
     graph.node("SoftmaxCrossEntropyLoss", [moved, labels], graph.loss, ignore_index=0, reduction="mean")
     return graph.network()
+
+
+def with_ctc_loss(network: Network, most: int) -> Network:
+    """The network with the input ``labels`` (batch, most) and the scalar output ``loss`` of CTC.
+
+    Its first output are logits (batch, frames, symbols), of which symbol 0 is the blank. Labels are int64 symbols from
+    1, and zeros fill up after the last. The loss is the mean over examples of -log p(labels), where p is the sum over
+    all ways to say the labels in that many frames: each for one frame or more, blanks between them at will, and one at
+    least between equal ones (Graves et al. 2006, equations 3 to 8). All frames count, so what comes after the last
+    label has to be silence. PyTorch's ``reduction="mean"`` divides by the number of labels, too, and this does not.
+
+    :raises DefinitionError: when the output has other axes, or so few frames that ``most`` equal labels do not fit.
+    """
+    logits, asked = network.outputs[0], f"a CTC loss for {network.name}"
+    batch, *sizes = logits.shape or ("batch",)
+    if len(sizes) != 2 or not all(isinstance(each, int) for each in sizes):
+        found, do = (
+            f"its output has the shape {logits.shape}",
+            "give it logits (batch, frames, symbols), the last fixed",
+        )
+        raise DefinitionError(asked, found, do)
+    frames, symbols = (int(str(each)) for each in sizes)
+    if not 1 <= most <= (frames + 1) // 2:
+        do = "give it one label or more, and 2 most - 1 frames or more"
+        raise DefinitionError(asked, f"it has {frames} frames for at most {most} labels", do)
+    graph = LossSplice(network)
+    node, labels = LossNodes(graph), graph.input("labels", "int64", (batch, most), symbols)
+    # Sums over hundreds of frames are not for half precision.
+    number: Any = np.float64 if logits.dtype == "float64" else np.float32
+    real, never = element_type(np.dtype(number).name), number(-1e30)  # an infinity would become NaN
+    chances = node("LogSoftmax", logits.name, axis=2)
+    if logits.dtype != np.dtype(number).name:
+        chances = node("Cast", chances, to=real)
+    # The states are blank, label, blank, label, ..., blank.
+    places = np.zeros(2 * most + 1, np.int64)
+    places[1::2] = np.arange(most) + 1
+    states = node("Gather", node("Pad", labels, np.array([0, 1, 0, 0])), places, axis=1)
+    hot = node("OneHot", states, np.array(symbols), np.array([0, 1], number), axis=1)
+    seen = node.split(node("MatMul", chances, hot), frames, 1)
+    # To a state come itself, the one before, and the one before that unless it is the same: a blank, or its equal.
+    at, step = np.arange(len(places)), np.array([1])
+    sources = np.maximum(at[:, None] - np.arange(3), 0)
+    barred = np.where(at[:, None] < np.arange(3), never, number(0))
+    same = node("Equal", states, node("Gather", states, np.where(at < 2, at, at - 2), axis=1))
+    twice = node("Mul", node("Cast", node("Unsqueeze", same, np.array([2])), to=real), np.array([0, 0, never], number))
+    moves = node("Add", twice, barred)
+    reached = node("Add", node("Squeeze", seen[0], step), np.where(at < 2, number(0), never))
+    for each in seen[1:]:
+        ways = node("Add", node("Gather", reached, sources, axis=1), moves)
+        reached = node("Add", node("ReduceLogSumExp", ways, np.array([2]), keepdims=0), node("Squeeze", each, step))
+    # The end is the last label, or the blank after it.
+    filled = node("Cast", node("Greater", labels, np.array(0)), to=real)
+    last = node("Mul", node("ReduceSum", filled, step, keepdims=1), number(2))
+    away = node("Abs", node("Sub", (at + 0.5).astype(number), last))
+    ends = node("Mul", node("Cast", node("Greater", away, number(1)), to=real), never)
+    likely = node("ReduceLogSumExp", node("Add", reached, ends), step, keepdims=0)
+    loss = node("Neg", node("ReduceMean", likely, keepdims=0))
+    graph.node("Cast", [loss], graph.loss, to=element_type(logits.dtype))
+    return graph.network(logits.dtype)
 
 
 def with_span_loss(network: Network) -> Network:
@@ -208,9 +269,13 @@ class LossSplice:
 
     def node(self, op_type: str, inputs: list[str], output: str, **attributes: object) -> str:
         """Add a node with one output."""
-        name = output if output == self.loss else free_name(output, self._taken)
-        self._graph.node.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
-        return name
+        return self.nodes(op_type, inputs, output, 1, **attributes)[0]
+
+    def nodes(self, op_type: str, inputs: list[str], output: str, count: int, **attributes: object) -> list[str]:
+        """Add a node with ``count`` outputs."""
+        names = [output if output == self.loss else free_name(output, self._taken) for _ in range(count)]
+        self._graph.node.append(helper.make_node(op_type, inputs, names, name=names[0], **attributes))
+        return names
 
     def constant(self, value: Any, dtype: str, name: str) -> str:
         """Add a constant."""
@@ -230,6 +295,27 @@ class LossSplice:
         """The network with its loss, a scalar of that type."""
         self._graph.output.append(helper.make_tensor_value_info(self.loss, element_type(dtype), ()))
         return self._network.replace(model=self._model, fills=self._fills, loss=self.loss)
+
+
+@final
+class LossNodes:
+    """Adds nodes to a loss under names of their operators; numbers and arrays among the inputs become constants."""
+
+    def __init__(self, graph: LossSplice) -> None:
+        self._graph = graph
+
+    def __call__(self, op_type: str, *inputs: str | NDArray[Any] | np.generic, **attributes: object) -> str:
+        """The name of the node's first output."""
+        return self._graph.node(op_type, self._given(op_type, inputs), f"loss.{op_type.lower()}", **attributes)
+
+    def split(self, value: str, count: int, axis: int) -> list[str]:
+        """``count`` equal parts of a value along an axis."""
+        given = self._given("Split", (value, np.ones(count, np.int64)))
+        return self._graph.nodes("Split", given, "loss.split", count, axis=axis)
+
+    def _given(self, op_type: str, inputs: Sequence[str | NDArray[Any] | np.generic]) -> list[str]:
+        name = f"loss.{op_type.lower()}.constant"
+        return [each if isinstance(each, str) else self._graph.constant(each, each.dtype.name, name) for each in inputs]
 
 
 def _chosen(network: Network, output: str | None) -> Value:

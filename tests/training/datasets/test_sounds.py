@@ -1,4 +1,4 @@
-"""voices: WAV files that are whole, damaged or of another kind, what a window shows, and which split a prompt is in."""
+"""voices and spoken-numbers: WAV files, whole and damaged, what a window and a call have, and the splits."""
 
 import hashlib
 import wave
@@ -106,7 +106,7 @@ def test_recordings_are_cut_into_seconds_without_their_remainder():
 def test_a_tone_is_loudest_in_the_band_around_it(hertz):
     (shown,) = sounds.spectrograms(tone(hertz)[None])[:, 0]
     around = sounds.mel_filters()[:, round(hertz / RATE * sounds.FRAME)]
-    assert shown.shape == (sounds.BANDS, sounds.FRAMES)
+    assert shown.shape == (sounds.BANDS, 61)
     assert set(shown.argmax(axis=0).tolist()) <= set(np.flatnonzero(around).tolist())
 
 
@@ -161,7 +161,77 @@ def test_without_the_packages_a_line_says_how_to_get_them(tmp_path):
     assert "apt-get install asterisk-core-sounds-{en,es,fr,it,ru}-wav" in caught.value.do
 
 
+# Calls
+
+
+def test_a_call_has_the_digits_of_its_number_in_their_order_and_nothing_else_where_nothing_is_behind():
+    # Digit d of the second set is a pulse of height 256 (d + 1) in 100 samples, those of the first are negative.
+    spoken = [[sign * np.full(100, 256 * (digit + 1), np.int16) for digit in range(10)] for sign in (-1, 1)]
+    silence = np.zeros(2 * sounds.CALL, np.int16)
+    calls, digits = sounds.calling(spoken, silence, ["07", "3115"], 50, seed=1)
+    said = set()
+    for call, labels in zip(calls.astype(np.int64), digits, strict=True):
+        number = labels[labels > 0]
+        assert np.flatnonzero(call).size == 100 * len(number)
+        heights = np.abs(call[np.flatnonzero(call)][::100])
+        # All are as loud as the call: height / (digit + 1) is the same but for rounding down.
+        level = heights / number
+        assert np.ptp(level) <= 1
+        assert 127 <= level.min() <= 255
+        said.add("".join(str(each - 1) for each in number))
+        assert np.all(labels[len(number) :] == 0)
+    assert said == {"07", "3115"}
+    assert (calls < 0).any()
+    assert (calls > 0).any()
+
+
+def test_what_does_not_fit_into_a_call_is_not_said():
+    spoken = [[np.ones(sounds.CALL // 3, np.int16)] * 10]
+    _, digits = sounds.calling(spoken, np.zeros(2 * sounds.CALL, np.int16), ["1234"], 3, seed=0)
+    assert digits.tolist() == [[2, 3, 4, 0]] * 3
+
+
+def test_what_is_behind_a_number_has_half_its_level_at_most():
+    behind = np.full(2 * sounds.CALL, 10_000, np.int16)
+    calls, _ = sounds.calling([[np.zeros(9, np.int16)] * 10], behind, ["12"], 200, seed=0)
+    levels = calls[:, 0] / 10_000
+    assert levels.min() < 0.05
+    assert 0.4 < levels.max() <= 0.5
+    assert np.all(calls == calls[:, :1])
+
+
+def test_no_number_is_in_two_splits():
+    train, test, validation = map(set, sounds.split_numbers())
+    assert len(train) == 6_660
+    assert len(test) == len(validation) == 2_220
+    assert not train & test
+    assert not train & validation
+    assert not test & validation
+
+
 # Debian's packages
+
+
+@pytest.mark.slow
+def test_the_calls_are_these():
+    source = datasets.source("spoken-numbers")
+    if lacking := source.lacks():
+        pytest.skip(lacking)
+    calls = source.load()
+    assert calls.sizes() == {"train": 2000, "validation": 500, "test": 500}
+    assert calls.synthetic
+    found = [
+        hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest()[:16]
+        for split in calls.splits().values()
+        for each in (split.columns[0], split.columns[1].astype("<i8"))
+    ]
+    assert found == [
+        *("ad82e3c3910b39c8", "b8584863ad255749"),
+        *("e4363abf6a30ba2d", "55e30e2ce1e7a859"),
+        *("d7329a1d22ee553a", "6dbf2b7ab0b7b8b6"),
+    ]
+    shown = calls.train.inputs / 255
+    assert (shown.mean(), shown.std()) == pytest.approx((*calls.normalisation.mean, *calls.normalisation.std), abs=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -159,6 +159,7 @@ TITLES = {
     "rnnt": "RNN-T",
     "segmentation": "Segmentation",
     "spam": "Spam",
+    "speech": "Spoken numbers",
     "squad": "SQuAD",
     "ssd": "SSD",
     "stable_diffusion": "Stable Diffusion",

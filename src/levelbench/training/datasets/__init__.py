@@ -31,6 +31,7 @@ _SOURCES = {
     "diabetes": ("tables", "Diabetes"),
     "movielens": ("ratings", "MovieLens"),
     "voices": ("sounds", "Voices"),
+    "spoken-numbers": ("sounds", "SpokenNumbers"),
     "cartpole": ("episodes", "CartPoleStarts"),
     "acrobot": ("episodes", "AcrobotStarts"),
     "fashion-scenes": ("scenes", "Scenes"),

@@ -1,8 +1,8 @@
-"""voices: seconds of telephone prompts in five voice sets, of Debian's packages ``asterisk-core-sounds-*-wav``.
+"""voices and spoken-numbers: telephone prompts in five voice sets, of Debian's packages ``asterisk-core-sounds-*-wav``.
 
-A window of one second is shown as its log-mel spectrogram, and its set is to be told. That is mostly the speaker and
-the recording: neither keywords nor languages are recognised, and one speaker recorded two of the sets. A prompt is the
-name of a recording, the same in all sets, and all its windows are in one split.
+A window of a prompt is shown as its log-mel spectrogram. A prompt is the name of a recording, the same in all sets, and
+all its windows are in one split. Which set a second is from is mostly the speaker and the recording: neither keywords
+nor languages are recognised, and one speaker recorded two of the sets.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from levelbench.errors import DataError
 from levelbench.training.datasets.base import Dataset, Normalisation, Split, split_by_digest
 from levelbench.training.datasets.places import FileLocation, FileSource
 from levelbench.training.datasets.reading import bad, read_bytes
+from levelbench.training.pixels import example_seeds, random, uniform, words
 
 Samples = NDArray[np.int16]
 
@@ -39,7 +40,10 @@ RATE: Final = 8000
 BANDS: Final = 40
 FRAME: Final = 256
 HOP: Final = 128
-FRAMES: Final = 1 + (RATE - FRAME) // HOP
+CALL: Final = 4 * RATE
+"""Samples of a call with a spoken number."""
+MOST_DIGITS: Final = 4
+_CALLS: Final = (2_000, 500, 500)  # for training, for the test and for validation
 
 # Nobody speaks in these; the monkeys are the same in four of the sets.
 _NOT_VOICES = ("silence/", "tt-monkeys")
@@ -61,9 +65,9 @@ _MOST_RECORDINGS = 1000
 _KIND = "16-bit mono sound of 8,000 samples a second (WAV)"
 # Mean and population standard deviation of the bytes / 255 over the training split.
 _CONSTANTS: Final = Normalisation((0.5729,), (0.1555,), 255.0, "mean and deviation over the training split")
+_OF_CALLS: Final = Normalisation((0.5016,), (0.1616,), 255.0, "mean and deviation over the training split")
 
 
-@final
 class Voices(FileSource):
     """Spectrograms (n, 1, bands, frames) uint8 in half decibels with their normalisation, and labels of five sets."""
 
@@ -91,6 +95,23 @@ class Voices(FileSource):
         self._sets, self._packaged = sets, packaged
 
     def load(self, folder: Path | None = None) -> Dataset:
+        sets, label = self.read(folder)
+        splits = []
+        for prompts in split_prompts({name for recordings in sets.values() for name in recordings}):
+            shown = [
+                spectrograms(windows([each for name, each in recordings.items() if name in prompts]))
+                for recordings in sets.values()
+            ]
+            labels = np.repeat(np.arange(len(shown)), [len(each) for each in shown])
+            splits.append(Split.of(np.concatenate(shown), labels))
+        train, test, validation = splits
+        return self.assembled((train, validation, test), len(sets), self._sets, label, normalisation=_CONSTANTS)
+
+    def read(self, folder: Path | None) -> tuple[dict[str, dict[str, Samples]], str]:
+        """The recordings of each set by prompt, and where they were found.
+
+        :raises DataError: when they are not those that are expected.
+        """
         found = self.located(folder)
         sets = {name: read_recordings(found.held / name) for name in self._sets}
         for name, recordings in sets.items():
@@ -101,16 +122,7 @@ class Voices(FileSource):
                     f"its recordings have SHA-256 {digest}, and {self._sets[name]} is expected",
                     "Install the package again as in Debian 12, or remove this folder",
                 )
-        splits = []
-        for prompts in split_prompts({name for recordings in sets.values() for name in recordings}):
-            shown = [
-                spectrograms(windows([each for name, each in recordings.items() if name in prompts]))
-                for recordings in sets.values()
-            ]
-            labels = np.repeat(np.arange(len(shown)), [len(each) for each in shown])
-            splits.append(Split.of(np.concatenate(shown), labels))
-        train, test, validation = splits
-        return self.assembled((train, validation, test), len(sets), self._sets, found.label, normalisation=_CONSTANTS)
+        return sets, found.label
 
     def held(self, folder: Path) -> Path | None:
         """The folder, if it has one for each set."""
@@ -120,6 +132,76 @@ class Voices(FileSource):
     def packaged(self) -> Sequence[FileLocation]:
         """Where the Debian and Ubuntu packages put them."""
         return [FileLocation("the packages asterisk-core-sounds-*-wav", self._packaged)]
+
+
+@final
+class SpokenNumbers(Voices):
+    """Columns: spectrograms (n, 1, bands, 249) uint8 of four seconds, and digits (n, 4) int64: each plus 1, 0 after.
+
+    Two to four digits are put one after another, and other prompts behind them. Made, and records say so: the same
+    fifty recordings of digits are in all splits, where neither a number nor what is behind it is in two.
+    """
+
+    name = "spoken-numbers"
+    split_rule = (
+        "numbers of two to four digits ordered by the SHA-256 of their digits, and prompts as in voices: the first "
+        "fifth is for the test split, the next fifth for the validation split, the rest for training; 2,000 calls for "
+        "training and 500 for each of the others, drawn by SplitMix64: a number, one of the five voice sets, pauses, "
+        "levels, and four seconds of the split's other prompts, at half the number's level at most"
+    )
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The calls, put together anew each time from the recordings and a fixed seed."""
+        sets, label = self.read(folder)
+        spoken = [[recordings[f"digits/{digit}"] for digit in range(10)] for recordings in sets.values()]
+        others = {name for recordings in sets.values() for name in recordings if not name.startswith("digits/")}
+        splits = []
+        for at, (prompts, numbers) in enumerate(zip(split_prompts(others), split_numbers(), strict=True)):
+            behind = np.concatenate([all_of[name] for all_of in sets.values() for name in all_of if name in prompts])
+            calls, digits = calling(spoken, behind, numbers, _CALLS[at], at)
+            splits.append(Split((spectrograms(calls), digits), 1))
+        train, test, validation = splits
+        parts = (train, validation, test)
+        return self.assembled(parts, 0, self._sets, f"put together of {label}", normalisation=_OF_CALLS, synthetic=True)
+
+
+def split_numbers() -> list[list[str]]:
+    """The numbers of two to four digits for training, for the test and for validation, by their digits alone."""
+    names = [f"{number:0{digits}}" for digits in range(2, MOST_DIGITS + 1) for number in range(10**digits)]
+    parts = split_by_digest(map(str.encode, names), None, lambda count: (count // 5,) * 2)
+    return [[names[at] for at in part] for part in parts]
+
+
+def calling(
+    spoken: Sequence[Sequence[Samples]], behind: Samples, numbers: Sequence[str], count: int, seed: int
+) -> tuple[Samples, NDArray[np.int64]]:
+    """``count`` calls (count, 32000), and the digits (count, 4) said in each, plus 1.
+
+    ``spoken`` are the ten digits of each voice set, ``behind`` the samples to be put behind them. What does not fit any
+    more is not said.
+    """
+    seeds = example_seeds(seed, 0, np.arange(count))
+    by_length = [[each for each in numbers if len(each) == length] for length in sorted(set(map(len, numbers)))]
+    lengths, voices = uniform(seeds, 0, 0, len(by_length) - 1), uniform(seeds, 1, 0, len(spoken) - 1)
+    # In 256ths; whole numbers, so that the calls are the same bytes everywhere.
+    loud, soft = uniform(seeds, 2, 128, 255), uniform(seeds, 3, 0, 128)
+    starts = (words(seeds, 4) % np.uint64(len(behind) - CALL)).astype(np.int64)
+    which, pauses = words(seeds, 5), np.stack([random(seeds, 6 + at) for at in range(MOST_DIGITS)], axis=1)
+    calls, digits = np.zeros((count, CALL), np.int16), np.zeros((count, MOST_DIGITS), np.int64)
+    for row in range(count):
+        chosen = by_length[lengths[row]]
+        number = [int(each) for each in chosen[int(which[row] % np.uint64(len(chosen)))]]
+        ends = np.cumsum([len(spoken[voices[row]][digit]) for digit in number])
+        said = int((ends <= CALL).sum())
+        # The room that is left, shared at random by the pauses before the digits and the one after the last.
+        room = np.sort((pauses[row, :said] * (CALL - ends[said - 1])).astype(np.int64))
+        call = behind[starts[row] : starts[row] + CALL].astype(np.int32) * soft[row] >> 8
+        for at, digit in enumerate(number[:said]):
+            part = spoken[voices[row]][digit]
+            call[room[at] + ends[at] - len(part) : room[at] + ends[at]] += part
+            digits[row, at] = digit + 1
+        calls[row] = np.clip(call * loud[row] >> 8, -(1 << 15), (1 << 15) - 1)
+    return calls, digits
 
 
 def read_wav(path: Path) -> Samples:
@@ -177,12 +259,13 @@ def windows(recordings: Sequence[Samples]) -> Samples:
 
 
 def spectrograms(seconds: Samples) -> NDArray[np.uint8]:
-    """(n, 1, bands, frames): log-mel spectrograms of (n, 8000), in half decibels above one unit of power.
+    """(n, 1, bands, frames): log-mel spectrograms of (n, samples), in half decibels above one unit of power.
 
     Frames are of 32 ms with a Hann window, every 16 ms. In float64 and rounded to bytes, so that they are the same
     bytes whatever library computes the transform.
     """
-    shown = np.empty((len(seconds), 1, BANDS, FRAMES), np.uint8)
+    frames = 1 + (seconds.shape[1] - FRAME) // HOP
+    shown = np.empty((len(seconds), 1, BANDS, frames), np.uint8)
     hann, filters = np.hanning(FRAME + 1)[:-1], mel_filters()
     for start in range(0, len(seconds), 64):  # in pieces that stay in the cache
         framed = np.lib.stride_tricks.sliding_window_view(seconds[start : start + 64], FRAME, axis=1)[:, ::HOP]
