@@ -19,6 +19,6 @@ def keeps_its_contract():
     def check(size, wrap=lambda each: each, frameworks=("numpy",), **options):
         for findings in run_ranks(size, lambda each: check_communicator(wrap(each), frameworks), **options):
             assert [each for each in findings if each.status != "passed"] == []
-            assert len(findings) == 23 + len(frameworks)
+            assert len(findings) == 24 + len(frameworks)
 
     return check
