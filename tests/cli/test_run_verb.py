@@ -12,7 +12,7 @@ import pytest
 
 from levelbench.training import datasets
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.sampled(3), pytest.mark.usefixtures("undrawn")]
 
 PROMISED = (
     "id task recipe framework seed status reached time_to_accuracy_s epochs_to_target samples_to_target "

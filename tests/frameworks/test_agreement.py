@@ -7,6 +7,8 @@ import pytest
 from levelbench.operators.frameworks import load_framework
 from levelbench.operators.node import operator_node, structural
 
+pytestmark = pytest.mark.sampled(3)
+
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
 
 

@@ -19,7 +19,7 @@ REDUCES = ALGORITHMS["all_reduce"]
 sizes, lengths, roots = st.integers(1, 9), st.integers(0, 50), st.integers(0, 8)
 
 
-pytestmark = pytest.mark.usefixtures("small")
+pytestmark = [pytest.mark.sampled(3), pytest.mark.usefixtures("small")]
 
 
 def given_by(rank, length):

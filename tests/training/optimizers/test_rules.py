@@ -9,6 +9,8 @@ from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.training import optimizers as ours
 from levelbench.training.optimizers.base import UpdateRule
 
+pytestmark = pytest.mark.sampled(3)
+
 RULES = {
     "SGD": ours.SGD(0.05),
     "Momentum": ours.Momentum(0.05),

@@ -229,7 +229,7 @@ class TorchVelocity(torch.optim.Optimizer):
     ("settings", "found"),
     [
         ({}, set()),
-        ({"seeds": True}, {"process"}),
+        pytest.param({"seeds": True}, {"process"}, marks=pytest.mark.slow),
         ({"groups": 1}, {"groups"}),
         ({"half": True}, {"large arrays"}),
     ],
