@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+pytestmark = pytest.mark.sampled(3)
+
 RIGHT = """
 import numpy as np
 from levelbench.operators.custom import CustomOperator

@@ -33,6 +33,8 @@ from levelbench.report.why import _draw_why
 
 TOP1 = Target("top1", 0.94)
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def groups(make, group):

@@ -45,6 +45,8 @@ from levelbench.records.inference import (
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
 from levelbench.training.quality import Bleu, Reconstruction, Top1
 
+pytestmark = pytest.mark.sampled(3)
+
 NETWORK = zoo.mlp(4, 3, 2)
 ROWS = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)
 LABELS = np.arange(90) % 2

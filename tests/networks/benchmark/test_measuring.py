@@ -30,6 +30,8 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.records import Measurement, Samples
 from levelbench.records.networks import PHASES, NetworkCase, NetworkFacts, OperatorSamples, ProfileShares
 
+pytestmark = pytest.mark.sampled(3)
+
 TRANSLATION = 0.01
 
 
