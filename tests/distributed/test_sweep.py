@@ -30,6 +30,8 @@ from levelbench.measure.clocks import FakeClock
 from levelbench.measure.statistics import Estimate, Interval
 from levelbench.measure.stopping import FixedCount
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def swept(size, operations, sizes, clocks=None):
     def work(communicator):

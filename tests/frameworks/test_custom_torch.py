@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 
 from levelbench.frameworks.torch import custom  # noqa: E402
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def leaf(*shape, seed=0, dtype=None):
     random = torch.Generator().manual_seed(seed)

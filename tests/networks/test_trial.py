@@ -12,6 +12,8 @@ from levelbench.networks.files import load
 from levelbench.networks.inspect import MOST_NODES
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+pytestmark = pytest.mark.sampled(3)
+
 X = helper.make_tensor_value_info("x", FLOAT, ["batch", 3])
 
 

@@ -9,7 +9,7 @@ from levelbench.operators import conformance
 from levelbench.operators.conformance import Result, collect_cases, run_conformance, tally, try_case
 from levelbench.operators.contract import known_upstream
 
-pytestmark = pytest.mark.usefixtures("warm_node_cases")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_node_cases")]
 
 
 def one(name):

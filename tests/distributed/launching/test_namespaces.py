@@ -9,7 +9,7 @@ from levelbench.distributed.launching import namespaces
 from levelbench.distributed.launching.namespaces import Hosts, Link, discipline
 from levelbench.errors import CommunicationError, MissingError, UsageError
 
-pytestmark = pytest.mark.usefixtures("namespaces_here")
+pytestmark = [pytest.mark.sampled(3), pytest.mark.usefixtures("namespaces_here")]
 
 
 def test_a_link_is_parsed_in_units_of_tc():

@@ -8,6 +8,8 @@ from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks import Draw, GraphBuilder
 from levelbench.networks.probes import compare_network
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def attribute(name, value):
     def edit(node, graph):

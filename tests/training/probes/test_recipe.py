@@ -18,6 +18,8 @@ from levelbench.training.probes.loss import means_quality, outputs, statistics
 from levelbench.training.probes.recipe import check_recipe
 from levelbench.training.probes.recipe_parts import augmentation, sampler
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.mark.parametrize(
     "changes",
