@@ -521,7 +521,7 @@ def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
         both = pairwise([(0.0, 0), *zip(run.curve.time_s, run.curve.steps or (), strict=False)])
         each = ((after - before, steps - earlier) for (before, earlier), (after, steps) in both)
         if soon := next(((time_s, steps) for time_s, steps in each if time_s < _LEAST_STEP_S * steps), None):
-            found = f"{soon[1]} steps in {soon[0]:.3g} s"
+            found = f"{plural(soon[1], 'step')} in {soon[0]:.3g} s"
             yield entry.warning("B190", f"runs[{at}].curve.time_s", found, "correct the times or the steps")
 
 
