@@ -499,6 +499,17 @@ def test_ctc_is_minus_the_log_of_the_sum_over_all_ways_to_say_the_labels(labels)
     assert found == pytest.approx(every_way(logits[0], labels), rel=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "error"), [("float64", 1e-12), ("float16", 2e-3)])
+def test_ctc_has_the_type_of_the_logits_and_its_precision(dtype, error):
+    graph = GraphBuilder("identity")
+    one = graph.parameter("one", (1,), Draw("constant", 1.0), dtype=dtype)
+    graph.output(graph.node("Mul", graph.input("x", ("batch", 6, 3), dtype), one), "y")
+    network, logits = with_ctc_loss(graph.build(), 3), 2 * RANDOM.standard_normal((1, 6, 3)).astype(dtype)
+    loss = BACKEND.executor(network).forward(logits, np.array([[1, 1, 2]]))
+    assert loss.dtype == dtype
+    assert float(loss) == pytest.approx(every_way(logits[0], [1, 1, 2]), rel=error)
+
+
 def test_ctc_is_a_mean_over_examples():
     logits, labels = RANDOM.standard_normal((2, 5, 3), np.float32), np.array([[1, 2], [2, 0]])
     found = loss_of(with_ctc_loss(identity(("batch", 5, 3)), 2), logits, labels)

@@ -109,11 +109,8 @@ def with_ctc_loss(network: Network, most: int) -> Network:
     logits, asked = network.outputs[0], f"a CTC loss for {network.name}"
     batch, *sizes = logits.shape or ("batch",)
     if len(sizes) != 2 or not all(isinstance(each, int) for each in sizes):
-        found, do = (
-            f"its output has the shape {logits.shape}",
-            "give it logits (batch, frames, symbols), the last fixed",
-        )
-        raise DefinitionError(asked, found, do)
+        do = "give it logits (batch, frames, symbols), the last two fixed"
+        raise DefinitionError(asked, f"its output has the shape {logits.shape}", do)
     frames, symbols = (int(str(each)) for each in sizes)
     if not 1 <= most <= (frames + 1) // 2:
         do = "give it one label or more, and 2 most - 1 frames or more"

@@ -352,8 +352,10 @@ def statistics(bench: Bench, seed: int) -> Iterator[Finding]:
         if not any(bench.host(each).dtype.kind == "f" for each in executor.buffers.values()):
             return
         inputs = [bench.host(each) for each in batch[: -bench.dataset.train.targets]]
-        moved = [bench.backend.array(scale * each + np.float32(shift)) if each.dtype.kind == "f" else given
-                 for each, given in zip(inputs, batch, strict=False)]  # fmt: skip
+        moved = [
+            bench.backend.array(scale * each + np.float32(shift)) if each.dtype.kind == "f" else given
+            for each, given in zip(inputs, batch, strict=False)
+        ]
         columns = (*moved, *batch[-bench.dataset.train.targets :])
         _settle(bench, executor, columns)
         evaluated = _evaluated(bench, executor, columns)
