@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.analysis import ANALYSES, Outcome, judged, scenarios, simulate
 
-TRIALS = 15
+TRIALS = 8
 
 
 @pytest.mark.slow

@@ -814,7 +814,7 @@ def test_work_that_the_call_of_a_recipe_before_the_runs_spares_them_is_a_doubt(
 import os, pathlib, threading, time
 THREADS, END = [], threading.Event()
 done = pathlib.Path(__file__).with_name("done.mark")
-work = lambda: time.sleep(0.1)
+work = lambda: time.sleep(0.5)
 stay = lambda: END.wait(30)
 
 """

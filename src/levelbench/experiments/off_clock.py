@@ -16,7 +16,7 @@ from levelbench.errors import DefinitionError
 from levelbench.experiments.importing import Importing, files_changed, processes_started
 from levelbench.experiments.own_code import is_data, is_own, is_table
 from levelbench.measure.clocks import HOST
-from levelbench.measure.meters.resources import own_cpu_s
+from levelbench.measure.meters.resources import own_cpu_s, waited_ns
 from levelbench.records.replicates import BEFORE_THE_RUNS
 
 __all__ = [
@@ -134,9 +134,10 @@ def called_before(what: str, call: Callable[[], _T]) -> tuple[_T, list[str]]:
     left, threads = list[str](), threading.active_count()
 
     def took_s() -> tuple[_T, float]:
-        began_ns = HOST.now_ns()
+        # Without what a busy machine makes it wait for a core.
+        began_ns, waited_before_ns = HOST.now_ns(), waited_ns()
         made = call()
-        return made, (HOST.now_ns() - began_ns) * 1e-9
+        return made, (HOST.now_ns() - began_ns - waited_ns() + waited_before_ns) * 1e-9
 
     def watched(names: list[str]) -> tuple[_T, float]:
         with files_changed(lambda path: names.append(path.name)), processes_started(lambda name, _: names.append(name)):

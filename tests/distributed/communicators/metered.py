@@ -28,9 +28,14 @@ CALLS = {
 }
 
 
+HEADERS_BYTES = 14 + 20 + 32
+"""Of Ethernet, IP version 4 and TCP with timestamps, in each packet. Busy machines send more and smaller packets."""
+
+
 def sent_by_loopback():
     (line,) = [line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:")]
-    return int(line.split()[9])
+    sent, packets = (int(each) for each in line.split()[9:11])
+    return sent - HEADERS_BYTES * packets
 
 
 def measured(wrap, call):
@@ -57,6 +62,11 @@ def measured(wrap, call):
     return {"counted": counted, "metered": readings[1] - readings[0]}
 
 
+def least(wrap, call):
+    """The least of three: a packet that a busy machine acknowledges late is sent again."""
+    return min((measured(wrap, call) for _ in range(3)), key=lambda each: each["metered"])
+
+
 if __name__ == "__main__":
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    print(json.dumps({name: measured(*parts) for name, parts in CALLS.items()}))  # noqa: T201
+    print(json.dumps({name: least(*parts) for name, parts in CALLS.items()}))  # noqa: T201

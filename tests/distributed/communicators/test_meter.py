@@ -33,4 +33,4 @@ def test_counted_bytes_agree_with_the_network_meter_for_gloo_and_for_our_algorit
     found = json.loads(done.stdout)
     assert len(found) == 7
     for name, each in found.items():
-        assert 1 <= each["metered"] / each["counted"] < 1.01, name
+        assert each["metered"] / each["counted"] == pytest.approx(1, abs=0.01), name

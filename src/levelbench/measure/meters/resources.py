@@ -58,6 +58,14 @@ def own_cpu_s() -> float:
     return own.ru_utime + own.ru_stime + children_cpu_s()
 
 
+def waited_ns(process: int | str = "self") -> int:
+    """How long the process's first thread was ready to run and had no core; 0 where Linux does not count that."""
+    try:
+        return int(Path("/proc", str(process), "schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
 def children_cpu_s() -> float:
     """The same of the children alone; to the tick of those that still live."""
     waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.measure.clocks import HOST
+from levelbench.measure.meters.resources import waited_ns
 from levelbench.operators.benchmark.checking import Results, check
 from levelbench.operators.benchmark.watching import ChannelsLast, Contents, OnNumpy, Reader
 from levelbench.operators.contract import Array, Operator, as_tuple
@@ -187,14 +188,14 @@ class _Caller:
 
     def hear(self, line: JsonLine) -> None:
         """A line of the process: what its outputs are, or that it has computed a round of them."""
-        waited_ns, now_ns = _waited_ns(self._process), HOST.now_ns()
+        waits_ns, now_ns = waited_ns(self._process), HOST.now_ns()
         if "outputs" in line:
             self._process = int(line["process"])
             self._begin([(tuple(shape), dtype) for shape, dtype in line["outputs"]])
         else:
             # Of the first round, some is spent on pages that nobody has touched yet.
-            waited_ns -= self._waited_before_ns
-            took_s = (now_ns - self._began_ns - waited_ns) * 1e-9 / self._calls
+            waits_ns -= self._waited_before_ns
+            took_s = (now_ns - self._began_ns - waits_ns) * 1e-9 / self._calls
             self._least_s = min(self._least_s, took_s if self._rounds else inf)
             self._keep()
             self._rounds += 1
@@ -238,7 +239,7 @@ class _Caller:
             if at == self._chosen:
                 self._given.append([None if each is None else each.copy() for each in self._contents.hosts])
         self._began_ns = HOST.now_ns()
-        self._waited_before_ns = _waited_ns(self._process)
+        self._waited_before_ns = waited_ns(self._process)
         os.write(self._go, " ".join(map(str, [len(keys), *keys])).encode() + b"\n")
 
     def _keep(self) -> None:
@@ -308,14 +309,6 @@ def refer(request: JsonLine, say: Say) -> None:
         with np.errstate(all="ignore"):
             found = [None if each is None else np.asarray(each) for each in as_tuple(reference(*given))]
         say({"wanted": write_arrays(folder, f"wanted{at}", found)})
-
-
-def _waited_ns(process: int) -> int:
-    """How long the process's first thread was ready to run and had no core; 0 where Linux does not count that."""
-    try:
-        return int(Path("/proc", str(process), "schedstat").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError):
-        return 0
 
 
 def _off(found: Host, wanted: Host) -> float:
