@@ -10,7 +10,7 @@ qualities and headers, and the events of one run under the header of another. Ea
 with all checksums computed again by the forger, who also makes the board's entry anew of the forged record. The three
 commands run in this process as a user calls them. Every row says how many of the changes each of them found.
 
-`--entries` makes twelve entries of a leaderboard, each of three real runs of `digits` with its own settings and seeds,
+`--entries` makes twelve entries of a leaderboard, each of five real runs of `digits` with its own settings and seeds,
 and so many forged ones that claim to need 1.5 to 3 times less, with all digests computed again and no doubts. It counts
 what `board verify` says of each: it needs the machine to itself, since a busy one cannot tell what times are true.
 
