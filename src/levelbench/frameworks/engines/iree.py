@@ -27,8 +27,11 @@ class Iree(OnnxEngine):
         known = onnx_importer.ModelInfo(model)
         module = known.create_module(context=Context()).operation
         onnx_importer.NodeImporter.define_function(known.main_graph, module).import_all()
-        # By default it makes float32 of float64, and reads the bytes of the inputs as such.
-        options = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
+        options = ["--iree-llvmcpu-target-cpu=host"]
+        ends = (*model.graph.input, *model.graph.output)
+        if any(each.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE for each in ends):
+            # By default it makes float32 of float64, as which it then reads the bytes of the inputs.
+            options.append("--iree-input-demote-f64-to-f32=false")
         compiled = compiler.compile_str(
             str(module), input_type="onnx", target_backends=["llvm-cpu"], extra_args=options
         )
