@@ -51,6 +51,18 @@ CASES = {
         {"runs[0].curve.samples": times(*[None] * 4, 6474, 6474)},
         {"runs[0].curve.samples": times(*[None] * 4, 5400, 6474)},
     ),
+    "confirmed by the same network": (
+        "B139",
+        "training",
+        {"runs[0].curve.samples": times(*[None] * 4, 4316), "runs[0].curve.epoch": times(*[None] * 4, 4.0)},
+        {"runs[0].curve.samples": times(*[None] * 4, 4400), "runs[0].curve.epoch": times(*[None] * 4, 4.0)},
+    ),
+    "confirmed before its time": (
+        "B139",
+        "training",
+        {"settings.evaluate_every": "2 epochs"},
+        {"settings.evaluate_every": "1 epoch"},
+    ),
     "nothing was trained": (
         "B139",
         "training",
