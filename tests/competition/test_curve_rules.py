@@ -7,6 +7,11 @@ from tests.competition.planting import DIGEST, GONE, codes, times
 
 EMPTY = {"curve": {"time_s": [], "quality": []}, "seed": 4, "record_digest": DIGEST, "started": "2026-11-29T03:00Z"}
 # code, kind, the planted fault, a similar but valid value
+CUT_SHORT = {"settings.budget_s": 5.2}
+for at in range(5):
+    # A budget that ends where the target is confirmed.
+    CUT_SHORT |= {f"runs[{at}].curve.{name}": lambda c: c[:5] for name in ("time_s", "quality", "epoch", "samples")}
+    CUT_SHORT[f"runs[{at}].phases_s"] = {"forward": 5 * (1 + 0.013 * at)}
 CASES = {
     "columns": ("B130", "training", {"runs[0].curve.epoch": [1.0]}, {"runs[0].curve.epoch": GONE}),
     "time stands": ("B131", "training", {"runs[0].curve.time_s": times(None, 1.0)}, {"notes": "1.0"}),
@@ -61,7 +66,7 @@ CASES = {
         "B139",
         "training",
         {"settings.evaluate_every": "2 epochs"},
-        {"settings.evaluate_every": "1 epoch"},
+        {"settings.evaluate_every": "2 epochs", **CUT_SHORT},
     ),
     "nothing was trained": (
         "B139",

@@ -191,26 +191,30 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield from _confirmed_by_itself(entry)
 
 
+_BUDGETS = ("budget_s", "budget_samples", "budget_j", "plateau")
+
+
 def _confirmed_by_itself(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Whether a run is confirmed by evaluating one network twice, or before its settings say: luck is no second try."""
     settings = entry.submission.settings
-    every, budget = _EVERY.fullmatch(str(settings.get("evaluate_every", ""))), settings.get("budget_epochs")
+    every, epochs = _EVERY.fullmatch(str(settings.get("evaluate_every", ""))), settings.get("budget_epochs")
     for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
         curve = run.curve
         number = curve.time_s.index(time_s) if time_s is not None else 0
-        if number == 0:
-            continue
-        # A run that another limit ended was evaluated there, wherever that is.
-        ends = number == len(curve.time_s) - 1 and not (
-            isinstance(budget, int | float) and (curve.epoch or [0])[-1] < budget
-        )
-        apart = curve.epoch[number] - curve.epoch[number - 1] if curve.epoch and every and not ends else math.inf
+        apart = {
+            name: column[number] - column[number - 1]
+            for name, column in (("steps", curve.steps), ("samples", curve.samples), ("epochs", curve.epoch))
+            if number > 0 and column and len(column) == len(curve.time_s)
+        }
+        # A run is evaluated where its budget ends, wherever that is.
+        spent = isinstance(epochs, int | float) and (curve.epoch or [0])[-1] >= epochs
+        cut = number == len(curve.time_s) - 1 and (spent or any(name in settings for name in _BUDGETS))
         # Epochs may be whole numbers, of which several evaluations have the same.
-        if any(each and each[number] == each[number - 1] for each in (curve.steps, curve.samples)):
+        if 0 in (apart.get("steps"), apart.get("samples")):
             found = "the evaluation that confirms the target is of the network of the evaluation before"
             yield entry.warning("B139", f"runs[{at}].curve", found, "train between the two evaluations")
-        elif every and apart < _LEAST_SHARE * float(every[1]):
-            found = f"confirmed {apart:.3g} epochs later, where the settings evaluate every {every[0]}"
+        elif every and not cut and apart.get("epochs", math.inf) < _LEAST_SHARE * float(every[1]):
+            found = f"confirmed {apart['epochs']:.3g} epochs later, where the settings evaluate every {every[0]}"
             yield entry.warning("B139", f"runs[{at}].curve.epoch", found, "evaluate as often as the settings say")
 
 
