@@ -68,6 +68,12 @@ CASES = {
         {"settings.evaluate_every": "2 epochs"},
         {"settings.evaluate_every": "2 epochs", **CUT_SHORT},
     ),
+    "epochs of known data": (
+        "B139",
+        "training",
+        {"runs[0].curve.epoch": times(*[0.0] * 6)},
+        {"runs[0].curve.epoch": times(*[0.0] * 4)},
+    ),
     "nothing was trained": (
         "B139",
         "training",
@@ -87,3 +93,9 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()
+
+
+def test_a_program_that_prints_no_epochs_is_not_said_to_have_trained_nothing(clean):
+    unknown = {"provenance.split_sizes": GONE, "provenance.checksums": GONE}
+    changes = {f"runs[{at}].curve.epoch": times(*[0.0] * 6) for at in range(5)}
+    assert codes(clean, "training", {**changes, **unknown}) == {"B175"}

@@ -75,6 +75,10 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
         return
     yield from _forward(entry, curve, at)
     counts = {"epoch": curve.epoch, "samples": curve.samples, "steps": curve.steps}
+    data = entry.submission.provenance
+    if (curve.samples or curve.steps) and not (data.split_sizes or data.checksums):
+        # Epochs of data that nobody knows: a program that is timed need not print any.
+        del counts["epoch"]
     untrained = [name for name, values in counts.items() if values and values[-1] == 0]
     if untrained and run.status == "done" and run.reached is not False:
         found = f"it ends after 0 {' and 0 '.join(untrained)}"
