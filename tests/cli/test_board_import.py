@@ -292,5 +292,7 @@ def test_speed_runs_rank_by_their_rules_and_the_rest_is_named(call, tmp_path):
     code, out, _ = call("board", "import", "speedrun", tmp_path / "in", "--json")
     (ranking,) = json.loads(out)["rankings"]
     assert code == 0
+    # The logs do not say which runs reached the target; their curves do.
+    assert {each["model"]: each["reached"] for each in json.loads(out)["entries"]}["2025-02-01_Unsure"] == 1
     assert [(row["rank"], row["model"]) for row in ranking["rows"]] == [(1, "2025-01-16_Sub3Min")]
     assert [each["model"] for each in ranking["left_out"]] == ["2025-02-01_Unsure"]

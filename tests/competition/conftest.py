@@ -79,7 +79,7 @@ def common() -> dict[str, Any]:
         "provenance": {
             "version": "0.1.0",
             "software": {"numpy": "2.4"},
-            "environment": {"machine.cpu": "a processor", "ceiling.flop_s": "5e10"},
+            "environment": {"machine.cpu": "a processor", "machine.cores_allowed": "2", "ceiling.flop_s": "5e10"},
             "dataset": "digits",
             "synthetic": False,
             "checksums": {"digits": sha("digits")},

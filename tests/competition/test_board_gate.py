@@ -134,6 +134,11 @@ def test_a_price_that_nobody_can_look_up_is_next_to_the_rank_if_it_is_a_warning(
     assert doubts_at_rank([note(code, "a", "price", "it is not stated")]) == []
 
 
+@pytest.mark.parametrize("code", ["B124", "B153", "B207", "B209", "B234"])
+def test_a_warning_that_a_figure_or_its_author_cannot_be_believed_is_next_to_the_rank(code):
+    assert len(doubts_at_rank([warning(code, "a", "runs[0].seed", "it is not stated")])) == 1
+
+
 def test_what_every_record_has_and_an_entry_leaves_out_is_next_to_its_rank():
     left_out = [warning("B178", "a", "runs[0].record_digest", "it is not stated")]
     left_out.append(warning("B191", "a", "runs.curve", "neither samples nor epochs are stated"))

@@ -7,6 +7,11 @@ from tests.competition.planting import DIGEST, GONE, codes, times
 
 EMPTY = {"curve": {"time_s": [], "quality": []}, "seed": 4, "record_digest": DIGEST, "started": "2026-11-29T03:00Z"}
 # code, kind, the planted fault, a similar but valid value
+CUT_SHORT = {"settings.budget_s": 5.2}
+for at in range(5):
+    # A budget that ends where the target is confirmed.
+    CUT_SHORT |= {f"runs[{at}].curve.{name}": lambda c: c[:5] for name in ("time_s", "quality", "epoch", "samples")}
+    CUT_SHORT[f"runs[{at}].phases_s"] = {"forward": 5 * (1 + 0.013 * at)}
 CASES = {
     "columns": ("B130", "training", {"runs[0].curve.epoch": [1.0]}, {"runs[0].curve.epoch": GONE}),
     "time stands": ("B131", "training", {"runs[0].curve.time_s": times(None, 1.0)}, {"notes": "1.0"}),
@@ -51,6 +56,24 @@ CASES = {
         {"runs[0].curve.samples": times(*[None] * 4, 6474, 6474)},
         {"runs[0].curve.samples": times(*[None] * 4, 5400, 6474)},
     ),
+    "confirmed by the same network": (
+        "B139",
+        "training",
+        {"runs[0].curve.samples": times(*[None] * 4, 4316), "runs[0].curve.epoch": times(*[None] * 4, 4.0)},
+        {"runs[0].curve.samples": times(*[None] * 4, 4400), "runs[0].curve.epoch": times(*[None] * 4, 4.0)},
+    ),
+    "confirmed before its time": (
+        "B139",
+        "training",
+        {"settings.evaluate_every": "2 epochs"},
+        {"settings.evaluate_every": "2 epochs", **CUT_SHORT},
+    ),
+    "epochs of known data": (
+        "B139",
+        "training",
+        {"runs[0].curve.epoch": times(*[0.0] * 6)},
+        {"runs[0].curve.epoch": times(*[0.0] * 4)},
+    ),
     "nothing was trained": (
         "B139",
         "training",
@@ -70,3 +93,9 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 def test_a_value_just_inside_the_rules_has_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()
+
+
+def test_a_program_that_prints_no_epochs_is_not_said_to_have_trained_nothing(clean):
+    unknown = {"provenance.split_sizes": GONE, "provenance.checksums": GONE}
+    changes = {f"runs[{at}].curve.epoch": times(*[0.0] * 6) for at in range(5)}
+    assert codes(clean, "training", {**changes, **unknown}) == {"B175"}

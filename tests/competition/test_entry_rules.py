@@ -60,7 +60,7 @@ def test_records_at_hand_must_be_those_of_the_entry(clean):
 def test_what_another_system_cannot_say_is_not_asked_of_its_entries(clean):
     gone = {"code.commit": GONE, "provenance": {}, "tuning": {}, "clock": GONE, "runs[0].record_digest": GONE}
     plain = clean.make("dawnbench", with_removals(clean, gone), digests=False)
-    assert clean.codes(plain) == {"B124", "B136", "B175", "B178", "B180", "B181"}
+    assert clean.codes(plain) == {"B124", "B136", "B175", "B178", "B180", "B181", "B185"}
     imported = with_removals(clean, {**gone, "origin": {"format": "dawnbench", "file": "a.json"}})
     (told,) = clean.find(clean.make("dawnbench", imported, digests=False))
     assert (told.code, told.severity) == ("B127", "note")
@@ -70,7 +70,7 @@ def test_an_origin_of_the_authors_own_excuses_nothing(clean):
     gone = {"provenance": {}, "tuning": {}, "runs[0].record_digest": GONE}
     changes = with_removals(clean, {**gone, "origin": {"format": "dawnbench", "file": "a.json"}})
     found = clean.find(clean.make("training", changes))
-    assert {each.code for each in found} == {"B127", "B175", "B178", "B180", "B181"}
+    assert {each.code for each in found} == {"B127", "B175", "B178", "B180", "B181", "B185"}
     assert found[0].severity == "error"
     other = {"origin": {"format": "levelbench", "file": "a.json"}}
     assert clean.codes(clean.make("training", other)) == {"B127"}
@@ -116,9 +116,12 @@ HONEST = {
     "a failed run": {"runs[4].status": "failed", "runs[4].reached": False, "runs[4].time_to_target_s": GONE},
     "without energy": {f"runs[{at}].{name}": GONE for at in range(5) for name in ("energy_j", "energy_method")},
     "without a price": {"price": GONE},
-    "without a ceiling": {"provenance.environment": {"machine.cpu": "a processor"}},
+    "without a ceiling": {"provenance.environment": {"machine.cpu": "a processor", "machine.cores_allowed": "2"}},
     "without the cost of a sample": {"settings": {"lr": 0.05}},
-    "more cores": {"hardware.cores": 64, "hardware.description": "64 cores of a processor"},
+    "more cores": {
+        **{"hardware.cores": 64, "hardware.description": "64 cores of a processor"},
+        "provenance.environment": {"machine.cpu": "a processor", "machine.cores_allowed": "64"},
+    },
     "an accelerator": {"hardware": {"description": "1 A100", "accelerators": 1, "accelerator": "A100"}},
     "another framework": {"framework": "torch"},
     "another author": {"author.name": "Grace Hopper"},

@@ -17,6 +17,7 @@ from levelbench.competition.making import file_of, hardware_of, make
 from levelbench.competition.rulesets import Aggregation, ruleset
 from levelbench.competition.scoring import score
 from levelbench.errors import IncomparableError, UsageError
+from levelbench.importing.runs import Point, RunLog, import_run
 from levelbench.records import Target
 
 
@@ -141,3 +142,23 @@ def test_a_metric_that_only_the_rules_name_is_judged_like_any_other(put, terms, 
     entry = make(records(*paths), msgspec.structs.replace(terms, ruleset=rules))
     assert not [each for each in clean.find(entry, known={rules.id: rules}) if each.severity == "error"]
     assert score(entry, rules).reached == 5
+
+
+@pytest.mark.parametrize(("settings", "epochs"), [({}, {}), ({"seed": 0}, {"epoch": 1.0})])
+def test_what_another_tools_log_does_not_count_is_not_stated(terms, tmp_path, settings, epochs):
+    logged = [(1.0, 0.9), (2.1, 0.961), (3.3, 0.97)]
+
+    def log_of(run):
+        points = [Point(1e9 + at_s + 0.01 * run, at, each) for at, (at_s, each) in enumerate(logged)]
+        metrics = {"acc": points, **{name: [Point(1e9, 0, value)] for name, value in epochs.items()}}
+        own = {name: value + run for name, value in settings.items()}
+        return RunLog("MLflow", f"run {run}", str(run), 1e9, 1e9 + 4, own, metrics)
+
+    stated = msgspec.structs.replace(TARGET, low=0.0, high=1.0)
+    named = {"metric": "acc", "task": "digits", "recipe": "theirs"}
+    found = [import_run(log_of(run), stated, tmp_path, **named)[0] for run in range(5)]
+    entry = make(records(*found), msgspec.structs.replace(terms, hardware="8 x A100"))
+    # Steps of 0 and seeds that only tell the runs apart are nothing that the log says.
+    assert [run.seed for run in entry.runs] == (list(range(5)) if settings else [None] * 5)
+    assert [run.curve.epoch for run in entry.runs] == [[1.0] * 3 if epochs else None] * 5
+    assert {(run.curve.steps, run.curve.samples) for run in entry.runs} == {(None, None)}

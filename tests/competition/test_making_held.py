@@ -71,6 +71,25 @@ def test_hardware_that_is_not_that_of_the_entrys_own_environment_is_found(put, t
     assert found(processor="A", cores=2, memory_bytes=1000, accelerators=0) == []
     wrong = found(processor="B", cores=4, memory_bytes=2000, accelerators=1)
     assert wrong == [f"hardware.{name}" for name in ("accelerators", "cores", "memory_bytes", "processor")]
+    facts.clear()
+    assert found(processor="B", cores=4, memory_bytes=2000) == ["hardware.cores", "hardware.processor"]
+
+
+@pytest.mark.parametrize(
+    ("device", "names", "accelerators", "severity"),
+    [
+        *(("cpu", "H100", 0, None), ("cuda:0", "H100", 1, None), ("mps", "", 0, None), ("cpu", "", None, None)),
+        *(("cuda", "H100", 0, "error"), ("cuda:1", "H100", None, "error"), ("cuda", "", 0, "warning")),
+    ],
+)
+def test_runs_on_an_accelerator_state_that_they_had_one(clean, device, names, accelerators, severity):
+    facts = {"machine.cpu": "A", "machine.cores_allowed": "2", "accelerators.names": names}
+    hardware = {"description": "a machine", "cores": 2}
+    if accelerators is not None:
+        hardware["accelerators"] = accelerators
+    changes = {"settings.device": device, "provenance.environment": facts, "hardware": hardware}
+    found = [each.severity for each in clean.find(clean.make("training", changes)) if each.code == "B185"]
+    assert found == ([severity] if severity else [])
 
 
 @pytest.mark.parametrize(("day", "notes", "severity"), [

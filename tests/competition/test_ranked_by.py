@@ -133,7 +133,7 @@ def test_a_mean_that_is_not_sure_enough_has_no_figure_and_says_its_p_value():
     found = score(final(0.9399, 0.945, 0.941), mean_test(0.01)).time
     p_value = stats.ttest_1samp([0.9399, 0.945, 0.941], 0.94, alternative="greater").pvalue
     assert found.value is None
-    assert f"p = {p_value:.2g}" in found.how
+    assert f"p = {p_value:.3g}; " in found.how
     assert "the rules require 0.94 with p < 0.01" in found.how
 
 

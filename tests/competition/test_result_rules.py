@@ -186,6 +186,15 @@ def test_more_runs_than_are_asked_for_are_scored_in_the_order_of_their_start(cle
     assert of_windows(clean, {"runs": lambda runs: runs[::-1]}) == {"B149"}
 
 
+def test_the_first_of_several_runs_is_the_one_that_started_first(clean):
+    first = msgspec.structs.replace(RULES, aggregation=Aggregation("first-run", runs=1))
+    found = [
+        clean.codes(clean.make("olympic", {"runs": order}), known={RULES.id: first})
+        for order in (lambda runs: runs, lambda runs: runs[::-1], lambda runs: runs[-1:])
+    ]
+    assert found == [set(), {"B149"}, set()]
+
+
 def test_runs_of_one_start_have_no_order_but_the_authors(clean):
     same = {f"runs[{at}].started": "2026-11-29T03:00:00.000+00:00" for at in (1, 2)}
     assert of_windows(clean, {"runs[0].started": "2026-11-29T02:59:00.000+00:00"} | same) == {"B149"}

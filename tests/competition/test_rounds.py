@@ -66,7 +66,9 @@ def test_an_entry_of_another_machine_than_the_rules_fix_is_refused(clean, machin
     assert ("B264" in codes_of(clean, own(machine=MachineRules(**machine)), changes)) == refused
 
 
-@pytest.mark.parametrize(("environment", "doubted"), [({"machine.cpu": "EPYC"}, False), ({}, True)])
+@pytest.mark.parametrize(
+    ("environment", "doubted"), [({"machine.cpu": "EPYC", "machine.cores_allowed": "2"}, False), ({}, True)]
+)
 def test_a_fixed_machine_that_the_environment_does_not_confirm_is_doubted(clean, environment, doubted):
     changes = {"hardware.processor": "EPYC", "provenance.environment": environment}
     assert ("B185" in codes_of(clean, own(machine=MachineRules(processor="EPYC")), changes)) == doubted

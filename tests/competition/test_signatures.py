@@ -204,3 +204,17 @@ def test_the_bytes_that_were_looked_at_are_those_that_are_signed(board):
     signature = signatures.sign(path, ada, seen).read_bytes()
     assert signatures.signature_of(seen, signature, [keys["ada"]]) == keys["ada"]
     assert signatures.signature_of(path.read_bytes(), signature, [keys["ada"]]) is None
+
+
+def test_the_signed_one_of_two_that_are_alike_is_not_in_doubt(board, clean):
+    folder, path, ada, _, keys = board
+    list_authors(folder, Ada_Lovelace=keys["ada"])
+    signatures.sign(path, ada)
+    changes = {"author.name": "Eve", "submitted": "2026-11-29"}
+    for at in range(5):
+        changes[f"runs[{at}].curve.time_s"] = lambda t: [0.5 * each for each in t]
+        changes[f"runs[{at}].time_to_target_s"] = lambda t: 0.5 * t
+        changes |= {f"runs[{at}].record_digest": f"{at}e" * 32, f"runs[{at}].record_id": f"b{at}"}
+    path.with_name("0.json").write_bytes(encode(clean.make("training", changes)))
+    found = {each.file for each in checked_folder(folder, today=clean.today)[1] if each.code == "B242"}
+    assert found == {"digits/training/0.json"}

@@ -214,7 +214,12 @@ def _entries_table(kind: str, submissions: Sequence[Submission]) -> Table:
 
 
 def _reached(entry: Submission) -> int:
-    return sum(run.reached is True for run in entry.runs)
+    """How many runs reached the target, by their curves if their system does not say it."""
+    from levelbench.competition.rulesets import ruleset
+    from levelbench.competition.scoring import score
+
+    said = [run.reached for run in entry.runs if run.reached is not None]
+    return sum(said) if said or entry.mode != "training" else score(entry, ruleset(entry.ruleset)).reached
 
 
 def _why_unscored(entry: Submission) -> str:

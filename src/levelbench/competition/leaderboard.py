@@ -351,15 +351,18 @@ def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None
             # A marker must not hide entries: anybody may send one.
             full = {name for name in sites if any(os.path.lexists(here / name / mode) for mode in MODES)}
             inner[:] = [name for name in inner if name not in (sites - full) | {_RULESETS}]
-        listed = {name.casefold(): name for name in sorted(names, reverse=True)}
+        alike: dict[str, list[str]] = {}
+        for name in sorted(names):
+            alike.setdefault(name.casefold(), []).append(name)
         known = frozenset(names)
         for name in sorted(name for name in names if not name.startswith(".")):
             path = here / name if name in links or not name.endswith(".json") else here
             if name in links:
                 findings.append(link(path))
             elif name.endswith(".json"):
-                if listed[name.casefold()] != name:
-                    found = f"it differs from {listed[name.casefold()]} only in case"
+                # Which of them came first, their names do not tell.
+                if others := [each for each in alike[name.casefold()] if each != name]:
+                    found = f"it differs from {others[0]} only in case"
                     findings.append(error("B115", name_in(here / name, root), "", found))
                 yield os.path.join(place, name)  # noqa: PTH118 -- a Path for each of ten thousand files costs more
             elif name.endswith((f".json{ENDING}", f".json{SCORE}")):

@@ -271,7 +271,7 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
     return SubmittedRun(
         curve=curve,
         status="failed" if cut_short or record.status == "failed" else "done",
-        seed=record.header.seed,
+        seed=None if _has_made_up_seed(record) else record.header.seed,
         reached=summary.reached,
         time_to_target_s=summary.time_to_accuracy_s,
         started=record.header.started,
@@ -294,6 +294,16 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
     )
 
 
+def _is_of_a_log(record: Record) -> bool:
+    """Whether the record was made from another tool's log, which does not say all that a record holds."""
+    return record.header.environment.get("started") == "imported"
+
+
+def _has_made_up_seed(record: Record) -> bool:
+    """Whether the seed only tells the runs of a log apart that states none: the beginning of the record's id."""
+    return _is_of_a_log(record) and record.header.id[:8] == f"{record.header.seed:08x}"
+
+
 def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, Evaluation | None]:
     """The evaluations before the first that is not finite (a run that diverged), and the last of them."""
     kept: list[Evaluation] = []
@@ -304,12 +314,14 @@ def _curve(record: Record, target: Target, clock: str) -> tuple[SubmittedCurve, 
     score = policy(clock).score
     names = {name for each in kept for name in each.quality} - {target.split}
     columns = {name: [each.quality.get(name, math.nan) for each in kept] for name in sorted(names)}
+    # A log that does not count them has none anywhere.
+    counted = kept[-1] if kept and _is_of_a_log(record) else None
     curve = SubmittedCurve(
         time_s=[score(each.phases_ns).seconds for each in kept],
         quality=[each.quality[target.split] for each in kept],
-        epoch=[each.epoch for each in kept],
-        samples=[each.samples for each in kept],
-        steps=[each.step for each in kept],
+        epoch=[each.epoch for each in kept] if counted is None or counted.epoch else None,
+        samples=[each.samples for each in kept] if counted is None or counted.samples else None,
+        steps=[each.step for each in kept] if counted is None or counted.step else None,
         others={name: values for name, values in columns.items() if all(map(math.isfinite, values))},
     )
     return curve, kept[-1] if kept else None

@@ -50,9 +50,12 @@ _SHOWN_AT_RANK = frozenset(
 )
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
 _SHOWN_IF_WARNED = frozenset(
-    {"B128", "B158", "B159", "B161", "B162", "B163", "B165", "B166", "B175", "B178", "B185", "B191"}
+    {
+        *("B124", "B128", "B153", "B158", "B159", "B161", "B162", "B163", "B165", "B166", "B175", "B178", "B185"),
+        *("B191", "B207", "B209", "B234"),
+    }
 )
-"""Hardly any energy or money, and a price that nobody can look up.
+"""Hardly any energy or money, a price that nobody can look up, and an author with a key who did not sign.
 
 Also what every record has and an entry leaves out, so that nothing can be checked.
 """
@@ -424,10 +427,20 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
         named = sorted(each.quantiles_s.items())
         words = " ".join([each.scenario, str(each.queries), str(each.samples), *(name for name, _ in named)])
         found.append((f"inference[{at}]", _rounded(words, single, [value for _, value in named])))
+        if submission.origin is None and (mean := each.mean_latency_s) and len(named) >= _LEAST_QUANTILES:
+            # A mean of many latencies has more digits than any clock, so no other measurement has these ratios.
+            ratios = [f"{value / mean:.5g}" for _, value in named]
+            if float(f"{mean:.6g}") != mean and len(set(ratios)) >= _LEAST_QUANTILES:
+                found.append((f"inference[{at}].{_LATENCIES}", _rounded("latencies", map(float, ratios))))
     return found
 
 
+_LATENCIES, _LEAST_QUANTILES = "quantiles_s", 3
 _TIMES, _LEAST_TIMES, _MOST_TIMES = "curve.time_s", 5, 8
+_UP_TO_A_FACTOR = {
+    _TIMES: "the times of {0}, up to a factor, with other qualities",
+    _LATENCIES: "the latencies of {0}, up to a factor",
+}
 
 
 def _is_fine(time_s: Sequence[float]) -> bool:
@@ -438,7 +451,7 @@ def _is_fine(time_s: Sequence[float]) -> bool:
     return len(apart) > len(time_s) // 2 and all(float(f"{each:.6g}") != each for each in time_s[1:-1])
 
 
-def _rounded(words: str, *columns: Sequence[float]) -> bytes:
+def _rounded(words: str, *columns: Iterable[float]) -> bytes:
     text = "|".join([words, *(",".join(f"{value:.6g}" for value in column) for column in columns)])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
@@ -475,6 +488,7 @@ class Rivals:
         self._figures: dict[tuple[str, ...], dict[bytes, _Holder]] = {}
         self._later: list[EntryFinding] = []
         self._scaled: list[EntryFinding] = []
+        self._copied: set[tuple[str, ...]] = set()
         self._authors: dict[str, tuple[str, str]] = {}
         self._curves: dict[tuple[str, ...], list[tuple[_Run, bytes]]] = {}
         self._runs: dict[tuple[str, ...], dict[str, tuple[_Holder, str]]] = {}
@@ -556,20 +570,42 @@ class Rivals:
         known = self._figures.setdefault(trace.scope, {})
         for at, digest in trace.figures:
             other = known.setdefault(digest, own._replace(field=at))
-            of, _, part = other.field.partition(".")
+            part = other.field.partition(".")[2]
             same = other.file == own.file
             # Another rule finds duplicates within one entry, but not one run that was made into several.
-            if (same and (part != _TIMES or other.field == at)) or at.partition(".")[0] in reported:
+            if (same and (part not in _UP_TO_A_FACTOR or other.field == at)) or at.partition(".")[0] in reported:
                 continue
-            if part == _TIMES:
-                place = of if same else f"{of} of {other.file}"
-                words = f"the times of {place}, up to a factor, with other qualities"
-                do = "check whether it is an independent run: no two runs take the same times"
-                self._scaled.append(warning("B242", own.file, at.removesuffix(".time_s"), words, do))
-                continue
-            words = f"the same figures as {other.field} of {other.file}"
             code = "B243" if at.startswith("inference") else "B242"
-            self._later.append(warning(code, own.file, at, words, "check whether it was measured independently"))
+            if part in _UP_TO_A_FACTOR:
+                do = "check whether it is an independent run: no two runs take the same times"
+                self._scaled += self._both(other, own._replace(field=at), code, _UP_TO_A_FACTOR[part], do)
+                continue
+            do = "check whether it was measured independently"
+            self._later += self._both(other, own._replace(field=at), code, "the same figures as {0}", do)
+
+    def _both(
+        self, first: _Holder, second: _Holder, code: str, words: str, do: str = "", back: str = ""
+    ) -> Iterator[EntryFinding]:
+        """A warning for each of two that are alike: neither a file's name nor a day tells which is the copy.
+
+        Only a signature does, and the day between entries of one author. ``words`` has a place for the other one;
+        ``back`` are those for ``first``, if they differ. However often a field was copied, it gets one such warning.
+        """
+        pairs = [(second, first, words)]
+        if first.file != second.file:
+            pairs.append((first, second, back or words))
+            if first.signed != second.signed or first.author == second.author:
+                believed = min(first, second, key=_precedence)
+                pairs = [pair for pair in pairs if _precedence(pair[0]) != _precedence(believed)] or pairs
+        for own, other, said in pairs:
+            field = own.field.removesuffix(".time_s").removesuffix(f".{_LATENCIES}")
+            before = len(self._copied)
+            if own is first and first.file != second.file:
+                self._copied.add((code, own.file, field, do))
+                if len(self._copied) == before:
+                    continue
+            place = other.field.partition(".")[0] + (f" of {other.file}" if other.file != own.file else "")
+            yield warning(code, own.file, field, said.format(place), do)
 
     def near(self, curves: Callable[[str], list[SubmittedCurve]]) -> Iterator[EntryFinding]:
         """The findings that ``add`` postponed, and curves that nearly equal earlier ones.
@@ -588,19 +624,26 @@ class Rivals:
         for members in self._curves.values():
             for number, earlier in rivals([hashes for _, hashes in members]).items():
                 run = members[number][0]
-                if run.reported:
-                    continue
-                for other in (members[each][0] for each in earlier):
+                for other in () if run.reported else (members[each][0] for each in earlier):
                     before, after = _curve(curves, other), _curve(curves, run)
                     found = None if before is None or after is None else match(before, after)
-                    if found is not None:
-                        # Another rule finds a run that occurs twice in one entry.
-                        if other.file != run.file or before != after:
-                            place = f"runs[{other.number}]" + ("" if other.file == run.file else f" of {other.file}")
-                            scaled = "" if found.scale == 1 else f", with times scaled by {found.scale:.4g}"
-                            words = f"{found.agree} of {found.points} points as in {place}{scaled}"
-                            yield warning("B242", run.file, f"runs[{run.number}].curve", words)
-                        break
+                    if found is None:
+                        continue
+                    # Another rule finds a run that occurs twice in one entry.
+                    if other.file != run.file or before != after:
+                        words, back = (_points_as_in(found, scale) for scale in (found.scale, 1 / found.scale))
+                        yield from self._both(self._holder(other), self._holder(run), "B242", words, back=back)
+                    break
+
+    def _holder(self, run: _Run) -> _Holder:
+        trace = self._traces[run.file]
+        return _Holder(run.file, f"runs[{run.number}].curve", trace.signed, trace.day, trace.author)
+
+
+def _points_as_in(found: CurveMatch, scale: float) -> str:
+    """How much of a curve is in another one, with a place for the other one."""
+    scaled = "" if scale == 1 else f", with times scaled by {scale:.4g}"
+    return f"{found.agree} of {found.points} points as in {{0}}{scaled}"
 
 
 def _precedence(holder: _Holder) -> tuple[bool, str]:

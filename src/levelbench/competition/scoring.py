@@ -441,8 +441,11 @@ def judged_mean(submission: Submission, rules: Ruleset, target: Target) -> tuple
     found = reaches_on_average(ends, target.threshold, target.direction, level)
     if found.p_value is None:
         return "one run: a test of the mean needs two", ""
-    said = f"mean final {target.metric} {found.mean:.6g}, {p_text(found.p_value)}"
-    return ("", said) if found.reached else (f"{said}; the rules require {target.threshold:g} with p < {level:g}", "")
+    said = f"mean final {target.metric} {found.mean:.6g}"
+    if found.reached:
+        return "", f"{said}, {p_text(found.p_value)}"
+    # Digits enough to tell the p value from the level.
+    return f"{said}, p = {found.p_value:.3g}; the rules require {target.threshold:g} with p < {level:g}", ""
 
 
 def _ends(submission: Submission) -> list[float | None]:

@@ -570,7 +570,7 @@ _FACTS = {
 
 def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """The hardware is the machine that the rules fix, and agrees with the environment that the entry itself states."""
-    stated, facts = entry.submission.hardware, entry.submission.provenance.environment
+    stated = entry.submission.hardware
     machine = entry.rules.machine if entry.rules is not None else None
     if machine is not None:
         yield from _other_machine(entry, machine)
@@ -579,12 +579,29 @@ def hardware(entry: CheckedEntry) -> Iterator[EntryFinding]:
         if known is not None and value is not None and str(value) != known:
             found = f"{shown(str(value))} as hardware, {shown(known)} in its environment"
             yield entry.error("B185", f"hardware.{part}", found)
-    if stated.accelerators and facts.get("accelerators.names") == "":
-        found = f"{plural(stated.accelerators, 'accelerator')} as hardware, none in its environment"
-        yield entry.error("B185", "hardware.accelerators", found)
+        elif known is None and value and part != "memory_bytes" and not entry.imported:
+            found = "the environment does not state it, so nothing confirms it"
+            yield entry.warning("B185", f"hardware.{part}", found)
+    yield from _accelerators(entry)
     if (stated.nodes or 1) > (used := nodes_used(entry.submission)):
         found = f"{stated.nodes} nodes as hardware, {plural(used, 'rank')} in its settings"
         yield entry.warning("B185", "hardware.nodes", found, "state the nodes that took part")
+
+
+def _accelerators(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Accelerators are stated if the runs were made on one, and only if the environment has them."""
+    stated, submission = entry.submission.hardware, entry.submission
+    names = submission.provenance.environment.get("accelerators.names")
+    device = str(submission.settings.get("device", "cpu")).partition(":")[0]
+    if stated.accelerators and names == "":
+        found = f"{plural(stated.accelerators, 'accelerator')} as hardware, none in its environment"
+        yield entry.error("B185", "hardware.accelerators", found)
+    elif not stated.accelerators and names and device not in ("cpu", ""):
+        found = f"none as hardware, but its runs were made on {shown(device)} of {shown(names)}"
+        yield entry.error("B185", "hardware.accelerators", found)
+    elif not stated.accelerators and device == "cuda" and not entry.imported:
+        found = "none as hardware, but its runs were made on 'cuda'"
+        yield entry.warning("B185", "hardware.accelerators", found, "state which accelerators took part")
 
 
 def _known(entry: CheckedEntry, part: str) -> str | None:
@@ -603,9 +620,6 @@ def _other_machine(entry: CheckedEntry, machine: MachineRules) -> Iterator[Entry
         if has != wanted and (has or wanted):
             had = "it is not stated" if has is None else f"it is {shown(str(has))}"
             yield entry.error("B264", f"hardware.{part}", f"{had}; {fixes} {shown(str(wanted))}")
-        elif part in _FACTS and has and not entry.imported and not _known(entry, part):
-            found = "the environment does not state it, so nothing confirms it"
-            yield entry.warning("B185", f"hardware.{part}", found)
     if machine.accelerators == 0 and stated.accelerator and not stated.accelerators:
         found = f"it is {shown(stated.accelerator)}; {fixes} 0 accelerators"
         yield entry.error("B264", "hardware.accelerator", found)

@@ -100,10 +100,13 @@ def _server(entry: CheckedEntry, each: Inference, rules: InferenceRules, at: str
             "B209", f"{at}.{missing}", "it is not stated", "state the rate and bound of the server scenario"
         )
         return
-    at_bound = each.quantiles_s.get("0.99")
+    at_bound = quantile_of(each, QUANTILES["server"])
     if at_bound is not None and at_bound > bound and each.valid:
         found = f"99 % within {at_bound:g} s, bound {bound:g} s"
         yield entry.error("B209", f"{at}.quantiles_s", found, "measure at a lower rate")
+    elif at_bound is None and each.valid and not entry.imported:
+        found = f"the quantile 0.99 is not stated, so nothing shows that the bound of {bound:g} s was kept"
+        yield entry.warning("B209", f"{at}.quantiles_s", found, "state that quantile")
 
 
 def _quality(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFinding]:
@@ -228,6 +231,9 @@ def _fits(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFindin
         found = f"{each.queries} queries of {each.mean_latency_s:g} s take {spent:g} s of the {each.duration_s:g} s"
         say = entry.warning if spent > each.duration_s * _HALF**4 else entry.error
         yield say("B207", f"{at}.mean_latency_s", found, "find what took the rest of the time, or correct the latency")
+    elif each.scenario in ONE_BY_ONE and each.mean_latency_s is None and each.quantiles_s and not entry.imported:
+        found = f"it is not stated, so nothing shows that {each.queries} such queries take {each.duration_s:g} s"
+        yield entry.warning("B207", f"{at}.mean_latency_s", found, "make the entry with levelbench board submit")
     rate = each.throughput_per_s
     if rate is None or not each.samples:
         return
@@ -254,3 +260,6 @@ def _cost(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryFindin
         if an_hour < FLOOR_USD:
             found = f"{each.cost_usd:.4g}, which is {an_hour:.4g} US dollars an hour"
             yield entry.warning("B166", f"{at}.cost_usd", found)
+        elif entry.rules is not None and entry.rules.cost.source_required and not entry.imported:
+            found = f"{each.cost_usd:.4g}, stated without a price"
+            yield entry.warning("B161", f"{at}.cost_usd", found, "give the price and its source: the cost follows")

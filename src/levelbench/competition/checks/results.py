@@ -75,6 +75,10 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
         return
     yield from _forward(entry, curve, at)
     counts = {"epoch": curve.epoch, "samples": curve.samples, "steps": curve.steps}
+    data = entry.submission.provenance
+    if (curve.samples or curve.steps) and not (data.split_sizes or data.checksums):
+        # Epochs of data that nobody knows: a program that is timed need not print any.
+        del counts["epoch"]
     untrained = [name for name, values in counts.items() if values and values[-1] == 0]
     if untrained and run.status == "done" and run.reached is not False:
         found = f"it ends after 0 {' and 0 '.join(untrained)}"
@@ -155,7 +159,10 @@ def claims(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 
 def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Enough runs arrive for the ruleset's figure to exist; under the rule ``first``, whether a run fell back."""
+    """Enough runs arrive for the ruleset's figure to exist; under the rule ``first``, whether a run fell back.
+
+    Under ``confirmed`` and ``sustained``, also whether the network was trained between the evaluations that confirm.
+    """
     rules, runs = entry.rules, entry.submission.runs
     if rules is None or not runs or _has_no_target(entry):
         return
@@ -184,6 +191,35 @@ def reached(entry: CheckedEntry) -> Iterator[EntryFinding]:
         yield from _at_one_end(entry)
     else:
         yield from _after_and_before(entry)
+    if entry.crossing in ("confirmed", "sustained"):
+        yield from _confirmed_by_itself(entry)
+
+
+_BUDGETS = ("budget_s", "budget_samples", "budget_j", "plateau")
+
+
+def _confirmed_by_itself(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Whether a run is confirmed by evaluating one network twice, or before its settings say: luck is no second try."""
+    settings = entry.submission.settings
+    every, epochs = _EVERY.fullmatch(str(settings.get("evaluate_every", ""))), settings.get("budget_epochs")
+    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
+        curve = run.curve
+        number = curve.time_s.index(time_s) if time_s is not None else 0
+        apart = {
+            name: column[number] - column[number - 1]
+            for name, column in (("steps", curve.steps), ("samples", curve.samples), ("epochs", curve.epoch))
+            if number > 0 and column and len(column) == len(curve.time_s)
+        }
+        # A run is evaluated where its budget ends, wherever that is.
+        spent = isinstance(epochs, int | float) and (curve.epoch or [0])[-1] >= epochs
+        cut = number == len(curve.time_s) - 1 and (spent or any(name in settings for name in _BUDGETS))
+        # Epochs may be whole numbers, of which several evaluations have the same.
+        if 0 in (apart.get("steps"), apart.get("samples")):
+            found = "the evaluation that confirms the target is of the network of the evaluation before"
+            yield entry.warning("B139", f"runs[{at}].curve", found, "train between the two evaluations")
+        elif every and not cut and apart.get("epochs", math.inf) < _LEAST_SHARE * float(every[1]):
+            found = f"confirmed {apart['epochs']:.3g} epochs later, where the settings evaluate every {every[0]}"
+            yield entry.warning("B139", f"runs[{at}].curve.epoch", found, "evaluate as often as the settings say")
 
 
 def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
@@ -313,7 +349,7 @@ def replicates(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.error("B150", "runs", found)
         elif len(runs) > wanted.runs and wanted.exact_runs:
             yield entry.error("B151", "runs", f"{len(runs)} runs; {rules.id} requires {wanted.runs}")
-        elif len(runs) > wanted.runs and wanted.windows:
+        elif len(runs) > wanted.runs and (wanted.windows or wanted.rule == "first-run"):
             yield from _in_order(entry)
         # The fastest run of a study counts, so its trials must be adjacent and named STUDY/TRIAL, and a study may
         # neither have two blocks nor lack a name: otherwise the submitter could choose what is a study.
@@ -366,7 +402,7 @@ def _repeated(entry: CheckedEntry, quality: Sequence[float], copies: Mapping[tup
 
 
 def _in_order(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Whoever could choose the order of the runs could choose the middle window."""
+    """Whoever could choose the order of the runs could choose the first of them, or the middle window."""
     starts = [run.started for run in entry.submission.runs]
     if None in starts:
         found = f"{starts.count(None)} of {len(starts)} runs do not state it, but their order decides the score"

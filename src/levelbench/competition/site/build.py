@@ -356,8 +356,13 @@ def _decide(
             built.not_shown.append(NotShown(entry.file, reasons))
     built.entries = len(shown)
     looked_at = {file: [line(each) for each in said if each.severity != "error"] for file, said in compared.items()}
+    on_board = {entry.file for entry in shown}
+    for each in around:
+        if each.severity == "error" and each.file in on_board:
+            looked_at.setdefault(each.file, []).append(line(each))
+        elif each.severity == "error":
+            built.not_shown.append(NotShown(each.file, [line(each)]))
     built.near = [NotShown(file, said) for file, said in sorted(looked_at.items()) if said]
-    built.not_shown += [NotShown(each.file, [line(each)]) for each in around if each.severity == "error"]
     all_of_them = [*around, *(each for entry in entries for each in entry.findings)]
     built.errors = _count(all_of_them, "error")
     # An empty leaderboard counts as a warning, as in a check.
