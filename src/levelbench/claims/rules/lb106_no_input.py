@@ -31,8 +31,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
     asked = {side.name for _, side in claimed(claim) if about_input or _is_own_figure(side, ratios)}
     for field, side in sides(claim):
         timed = is_training(side) and side.time_s is not None
-        rated = is_training_rate(claim, side) or (about_input and side.throughput is not None)
-        if (timed or rated) and side.data.synthetic is not True:
+        if (timed or is_training_rate(claim, side)) and side.data.synthetic is not True:
             found = [*_clock(field, side), *(_before(field, side, about_input))]
             yield from (each for each in found if each.severity != "not-stated" or side.name in asked)
 

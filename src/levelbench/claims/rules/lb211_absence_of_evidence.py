@@ -15,7 +15,8 @@ _SAME = re.compile(
     r"\b(?:no (?:\w+ )?(?:difference|overhead|loss|slowdown|cost|penalty)|"
     r"without (?:any )?(?:loss|overhead|slowdown|penalty)|negligible|on par|as (?:fast|good|accurate) as|the same|"
     r"equally|equal to|equivalent|identical|alike|comparable|matches|indistinguishable|cannot be told from|for free|"
-    r"same (?:accuracy|quality|performance|speed|loss|time)|lossless|unaffected|unchanged|(?:do|does) not suffer|"
+    r"same (?:accuracy|quality|performance|speed|loss|time|convergence|results?)|"
+    r"lossless|unaffected|unchanged|(?:do|does) not suffer|"
     r"(?:preserv|retain|maintain)(?:s|ed|es)?)\b",
     re.IGNORECASE,
 )
@@ -40,8 +41,9 @@ _NONE = re.compile(
     r"(?:loss|overhead|slow-?down|penalty|degradation|drop|additional cost)"
     r"(?! (?:functions?|scal\w+|spikes?|terms?)\b)|"
     r"zero[- ](?:(?:accuracy|quality|performance)[- ]loss|overhead|slow-?down|penalty|degradation|cost(?! prox))|"
-    r"no[- ](?:cost|overhead) \w+ing|at no (?:extra |additional )?cost|costs nothing|"
-    r"no (?:\w+ )?(?:effect|impact|influence) on|no (?:performance |speed |accuracy |measurable )?regressions?|"
+    r"no[- ](?:cost|overhead) \w+ing|at no (?:(?:extra|additional) cost|cost (?:in|of|to)\b)|costs nothing|"
+    r"no (?:\w+ )?(?:effect|impact|influence) on|"
+    r"no (?:performance |speed |accuracy |measurable )?regressions?(?! tests?)|"
     r"(?:basically|effectively)[- ]free|imperceptible (?:loss|overhead|slow-?down|drop)|"
     r"no (?:significant|measurable|noticeable) cost|equally (?:fast|good|accurate)|indistinguishable|"
     r"negligible (?:\w+ )?(?:loss|overhead|slow-?down|penalty|degradation|drop|costs?|effect|impact|difference)|"
