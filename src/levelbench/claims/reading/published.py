@@ -7,49 +7,26 @@ the one to a target is read. Everything else is not stated.
 
 from __future__ import annotations
 
-import csv
-import html
-import html.parser
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from levelbench.claims.hardware import lookup
 from levelbench.claims.reading import NothingStatedError, write_down
+from levelbench.claims.reading.tables import MOST_ROWS, PublishedTable, QuotedCell, tables_of, with_points, words_of
 from levelbench.claims.view import Claim
 from levelbench.errors import UsageError
 
 __all__ = ["ProposedClaim", "propose", "read_published"]
 
-_MOST_BYTES, _MOST_ROWS, _MOST_SPANNED = 8 << 20, 200, 50
-
-
-@dataclass(frozen=True)
-class QuotedCell:
-    """The text of a cell, and the line of the file that it stands in, from 1."""
-
-    text: str
-    line: int
-
-
-@dataclass
-class _Table:
-    """A table with what was said right above it."""
-
-    title: str
-    header: list[QuotedCell]
-    rows: list[list[QuotedCell]] = field(default_factory=list)
-    commas: Literal["thousands", "unclear", "decimals"] = "thousands"
-    """What a comma in a number parts; unclear where it may stand before the decimals."""
-    crossed: bool = False
-    """Whether each row is made of one cell: its name is of the headings of its column and of its row."""
+_MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -117,7 +94,7 @@ def propose(path: Path) -> list[ProposedClaim]:
     if path.stat().st_size > _MOST_BYTES:
         raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    tables = list(_tables(path, text))
+    tables = list(tables_of(path, text))
     forms = ((_crossed(table) or table, table) for table in tables if not _is_of_settings(table))
     found = [made for form, table in forms if (made := _proposal(form, str(path)) or _of_columns(table, str(path)))]
     if not found:
@@ -130,53 +107,21 @@ def propose(path: Path) -> list[ProposedClaim]:
     return found
 
 
-def _tables(path: Path, text: str) -> Iterator[_Table]:
-    if path.suffix.lower() in (".html", ".htm"):
-        yield from _html(text)
-    elif path.suffix.lower() in (".csv", ".tsv"):
-        yield from _csv(path, text)
-    else:
-        yield from _markdown(text)
-
-
-def _csv(path: Path, text: str) -> Iterator[_Table]:
-    try:
-        dialect: Any = csv.Sniffer().sniff(text[:4096], ",;\t")
-    except csv.Error:
-        dialect = csv.excel
-    reader = csv.reader(text.splitlines(), dialect)
-    rows: list[list[QuotedCell]] = []
-    line = 1
-    for row in reader:
-        rows += [[QuotedCell(each.strip(), line) for each in row]] if row else []
-        # A record may have several lines.
-        line = reader.line_num + 1
-    if rows:
-        table = _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1])
-        table.commas = _commas(table, semicolons=dialect.delimiter == ";")
-        yield from _widened(table)
-
-
-def _turned(table: _Table) -> _Table:
+def _turned(table: PublishedTable) -> PublishedTable:
     """The table with a row for each column: the systems side by side, and their figures below one another."""
     rows = [table.header, *(row for row in table.rows if len(row) == len(table.header))]
     header, *columns = [list(column) for column in zip(*rows, strict=True)]
-    return _Table(table.title, header, columns, table.commas)
+    return PublishedTable(table.title, header, columns, table.commas)
 
 
-_DECIMAL_COMMA = re.compile(r"[~≈$]?\s*[-+]?(?:\d{1,3}(?:\.\d{3})+,\d+|0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?![\d,])")
-_DECIMAL_POINT = re.compile(r"[~≈$]?\s*[-+]?\d+\.(?:\d{1,2}|\d{4,})(?!\d)")
-"""Numbers that can be read in one way only: ``10,25`` and ``1.234,5``, or ``10.25``."""
-
-
-def _is_of_speed(table: _Table, columns: Mapping[int, str]) -> bool:
+def _is_of_speed(table: PublishedTable, columns: Mapping[int, str]) -> bool:
     """Whether its times are as short as programs are, or something says so: plans and timetables are in minutes."""
-    said = " ".join([table.title, *(_words(each.text) for each in table.header)])
+    said = " ".join([table.title, *(words_of(each.text) for each in table.header)])
     short = any(_SHORT.search(row[at].text) for row in table.rows for at in columns if at < len(row))
     return short or "time" not in columns.values() or _OF_SPEED.search(said) is not None
 
 
-def _side_by_side(table: _Table, named: int) -> dict[int, str]:
+def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
     """The columns of several systems with one kind of figure, and what to call these: with the unit of their heading.
 
     Empty unless all are times, or all rates.
@@ -184,7 +129,7 @@ def _side_by_side(table: _Table, named: int) -> dict[int, str]:
     columns = dict.fromkeys(_timed_columns(table, named), "time")
     of_programs = _OF_SPEED.search(table.title) or any(_OF_METHODS.search(each.text) for each in table.header)
     for at, head in enumerate(table.header):
-        words, unit = _words(head.text), _unit_of(head.text)
+        words, unit = words_of(head.text), _unit_of(head.text)
         system = _without_unit(words)
         cells = [row[at].text for row in table.rows if max(at, named) < len(row)]
         if at in columns or at == named or not system or any(each.search(system) for each in _NO_SYSTEMS):
@@ -207,11 +152,11 @@ def _without_unit(head: str) -> str:
     return (head.replace(rate[0], "") if rate else _IN_HEADING.sub("", head)).strip(" ,:-()[]")
 
 
-def _timed_columns(table: _Table, named: int) -> list[int]:
+def _timed_columns(table: PublishedTable, named: int) -> list[int]:
     """The columns of times with their unit beside the number, below headings that do not say what they are of."""
     found = []
     for at, head in enumerate(table.header):
-        words = _words(head.text)
+        words = words_of(head.text)
         silent = words and not (_TIMES.search(words) or _OTHER_TIMES.search(words) or _unit_of(head.text))
         rows = [row for row in table.rows if max(at, named) < len(row) and not _ALLOWED.search(row[named].text)]
         if at != named and silent and any(_BEGINS_TIMED.match(row[at].text) for row in rows):
@@ -219,9 +164,9 @@ def _timed_columns(table: _Table, named: int) -> list[int]:
     return found
 
 
-def _is_of_settings(table: _Table) -> bool:
+def _is_of_settings(table: PublishedTable) -> bool:
     """Whether it lists settings, or the steps of one run, of which none is a side of a comparison."""
-    heads = [_words(each.text) for each in table.header]
+    heads = [words_of(each.text) for each in table.header]
     if _SETTINGS.fullmatch(heads[0]) or any(_DEFAULT.fullmatch(head) for head in heads):
         return True
     named = _name_column(table)
@@ -231,26 +176,7 @@ def _is_of_settings(table: _Table) -> bool:
     return any(figure in ("time_s", "quality.metric") for figure, _ in firsts)
 
 
-def _commas(table: _Table, semicolons: bool = False) -> Literal["thousands", "unclear", "decimals"]:
-    """What commas in numbers part, by those that can be read in one way only, and by what parts the cells."""
-    texts = [cell.text for row in table.rows for cell in row]
-    before_decimals = any(map(_DECIMAL_COMMA.match, texts))
-    if semicolons and before_decimals and not any(map(_DECIMAL_POINT.match, texts)):
-        return "decimals"
-    return "unclear" if semicolons or before_decimals else "thousands"
-
-
-def _with_points(text: str, commas: str) -> str | None:
-    """The text of a figure with a point before its decimals; ``None`` where nobody knows what parts its digits."""
-    if commas == "thousands" or not re.match(r"[~≈$]?\s*[-+]?\d", text):
-        return text
-    if commas == "unclear":
-        return None if re.search(r"\d,\d", text) else text
-    plain = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?=,\d)", lambda found: found[0].replace(".", ""), text)
-    return None if re.search(r"\d\.\d", plain) else re.sub(r"(?<=\d),(?=\d)", ".", plain)
-
-
-def _crossed(table: _Table) -> _Table | None:
+def _crossed(table: PublishedTable) -> PublishedTable | None:
     """The table with a row for each of its times, where the systems stand side by side and the tasks below one another.
 
     ``None`` unless several columns have times with their unit beside the number, no heading says what they are of, and
@@ -279,219 +205,15 @@ def _crossed(table: _Table) -> _Table | None:
         task = row[named].text if _is_words(row[named].text) else f"{table.header[named].text} {row[named].text}"
         for at, head in columns.items():
             text = row[at].text if at < len(row) else ""
-            if text and next(_fields_of(head, _with_points(text, table.commas) or ""), None):
+            if text and next(_fields_of(head, with_points(text, table.commas) or ""), None):
                 name = QuotedCell(f"{_without_unit(table.header[at].text)}, {task.strip()}", row[at].line)
                 crossed.append([name, *(row[at] if each == head else QuotedCell("", 1) for each in heads)])
     header = [QuotedCell(each, 1) for each in ("", *heads)]
-    return _Table(table.title, header, crossed[:_MOST_ROWS], table.commas, crossed=True)
+    return PublishedTable(table.title, header, crossed[:MOST_ROWS], table.commas, crossed=True)
 
 
 def _says_rate(name: str) -> bool:
     return _SAYS_RATE.search(name) is not None or _RATE_OF.search(name) is not None
-
-
-def _widened(table: _Table) -> Iterator[_Table]:
-    """A table with a metric and its value in each row, as leaderboards export them: one for each dataset."""
-    heads = [_words(each.text).lower() for each in table.header]
-
-    def column(*names: str) -> int | None:
-        return next((heads.index(name) for name in names if name in heads), None)
-
-    metric, value = column("metric name", "metric"), column("metric value", "value")
-    name = column("model", "model name", "method", "system", "name")
-    if metric is None or value is None or name is None:
-        yield table
-        return
-    of = [at for at in (column("task", "task name"), column("dataset", "dataset name")) if at is not None]
-    wide: dict[str, dict[str, dict[str, QuotedCell]]] = {}
-    named: dict[tuple[str, str], QuotedCell] = {}
-    first_named: dict[str, QuotedCell] = {}
-    for row in table.rows:
-        if len(row) == len(heads):
-            title = ", ".join(row[at].text for at in of) or table.title
-            named.setdefault((title, row[name].text), row[name])
-            first_named.setdefault(row[metric].text, row[metric])
-            wide.setdefault(title, {}).setdefault(row[name].text, {}).setdefault(row[metric].text, row[value])
-    for title, models in wide.items():
-        metrics = dict.fromkeys(each for cells in models.values() for each in cells)
-        header = [QuotedCell("model", 1), *(first_named[each] for each in metrics)]
-        found = []
-        for model, cells in models.items():
-            first = named[title, model]
-            found.append([first, *(cells.get(each, QuotedCell("", first.line)) for each in metrics)])
-        yield _Table(title, header, found, table.commas)
-
-
-_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
-_TABLE = re.compile(r"\s*<table\b", re.IGNORECASE)
-"""A table in HTML on a page in Markdown, where it begins a line."""
-_PIPE = re.compile(r"(?<!\\)\|")
-_MARKS = re.compile(
-    r"\[\^[^\]]+\]|"
-    r"(?P<ticks>`+)(?P<code>.+?)(?P=ticks)(?!`)|\\(?P<kept>[\\`*_\[\]#|<>~])|!?\[(?P<text>[^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
-    r"</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>"
-)
-"""What is not shown; an underscore within a word is (``time_s``)."""
-_WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small", "span", "strong", "u"))
-"""Tags that leave the words around them together; a footnote or a break in a cell does not."""
-
-
-_QUOTED = re.compile(r"\s*(?:>\s?)+")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-
-
-def _markdown(text: str) -> Iterator[_Table]:
-    # Nobody sees what is in a comment; its line breaks stay, so that places are those of the page.
-    shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
-    lines = [_QUOTED.sub("", line, count=1) if line.lstrip().startswith(">") else line for line in shown.splitlines()]
-    said, fenced, at = "", False, 0
-    while at < len(lines):
-        line = lines[at]
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        starts = not fenced and "|" in line and at + 1 < len(lines) and "|" in lines[at + 1]
-        if starts and _RULE.fullmatch(lines[at + 1]):
-            table, at = _Table(said, _cells(line, at)), at + 2
-            while at < len(lines) and "|" in lines[at] and len(table.rows) < _MOST_ROWS:
-                table.rows.append(_cells(lines[at], at))
-                at += 1
-            table.commas = _commas(table)
-            yield table
-            continue
-        if not fenced and _TABLE.match(line):
-            end = next((last for last in range(at, len(lines)) if "</table" in lines[last].lower()), len(lines) - 1)
-            # The lines before it are left empty, so that places are those of the page.
-            yield from _html("\n" * at + "\n".join(lines[at : end + 1]), said)
-            at = end + 1
-            continue
-        if not fenced:
-            said = _plain(line).lstrip("# -+").rstrip(" :") or said
-        at += 1
-
-
-def _html(text: str, said: str = "") -> Iterator[_Table]:
-    """The tables of HTML; ``said`` is what was said before it."""
-    parser = _Html(said)
-    parser.feed(text)
-    parser.close()
-    for table in parser.tables:
-        table.commas = _commas(table)
-    yield from (each for each in parser.tables if each.header and each.rows)
-
-
-def _cells(line: str, at: int) -> list[QuotedCell]:
-    inside = line.strip().removeprefix("|")
-    inside = inside[:-1] if inside.endswith("|") and not inside.endswith("\\|") else inside
-    return [QuotedCell(_plain(each).replace("\\|", "|").strip(), at + 1) for each in _PIPE.split(inside)]
-
-
-def _plain(text: str) -> str:
-    shown = _MARKS.sub(lambda at: " " if _parts(at["tag"]) else at["code"] or at["kept"] or at["text"] or "", text)
-    return html.unescape(shown).strip()
-
-
-def _parts(tag: str | None) -> bool:
-    return bool(tag) and str(tag).lower() not in _WITHIN_WORDS
-
-
-class _Html(html.parser.HTMLParser):
-    """The tables of a page; a table in a table counts to the outer one's cell."""
-
-    def __init__(self, said: str = "") -> None:
-        super().__init__()
-        self.tables: list[_Table] = []
-        self._said, self._depth, self._open, self._line = said, 0, "", 1
-        self._text: list[str] = []
-        self._row: list[QuotedCell] = []
-        self._tags: set[str] = set()
-        self._hidden = False
-        self._span = (1, 1)
-        self._below: dict[int, tuple[int, QuotedCell]] = {}
-        """Cells that reach into the rows below, by column, with the number of these rows."""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden = tag in ("script", "style")
-        if tag == "table":
-            self._depth += 1
-            if self._depth == 1:
-                self.tables.append(_Table(self._said, []))
-                self._below = {}
-        elif self._depth == 1 and tag == "tr":
-            self._end_row()
-        elif self._depth == 1 and tag in ("td", "th", "caption"):
-            self._end_cell()
-            self._open, self._text, self._line = tag, [], self.getpos()[0]
-            named = dict(attrs)
-            self._span = (_span(named.get("colspan")), _span(named.get("rowspan")))
-        elif not self._depth and tag in ("h1", "h2", "h3", "h4", "p"):
-            self._open, self._text = tag, []
-        elif self._open and _parts(tag):
-            self._text.append(" ")
-
-    def handle_data(self, data: str) -> None:
-        if self._open and not self._hidden:
-            self._text.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden = False
-        if tag == "table" and self._depth:
-            if self._depth == 1:
-                self._end_row()
-            self._depth -= 1
-        elif tag == self._open and self._depth <= 1:
-            self._end_cell()
-        elif tag == "tr" and self._depth == 1:
-            self._end_row()
-
-    def _end_cell(self) -> None:
-        text, tag = " ".join("".join(self._text).split()), self._open
-        self._open, self._text = "", []
-        if tag in ("td", "th"):
-            self._fill_from_above()
-            self._tags.add(tag)
-            columns, rows = self._span
-            for _ in range(columns):
-                cell = QuotedCell(text, self._line)
-                if rows > 1:
-                    self._below[len(self._row)] = (rows - 1, cell)
-                self._row.append(cell)
-        elif tag == "caption":
-            self.tables[-1].title = text
-        elif tag and text:
-            self._said = text
-
-    def _fill_from_above(self) -> None:
-        while (at := len(self._row)) in self._below:
-            rows, cell = self._below.pop(at)
-            if rows > 1:
-                self._below[at] = (rows - 1, cell)
-            self._row.append(cell)
-
-    def _end_row(self) -> None:
-        if self._open in ("td", "th"):
-            self._end_cell()
-        if self._row:
-            self._fill_from_above()
-        table, row, self._row = self.tables[-1], self._row, []
-        heads, self._tags = self._tags == {"th"}, set()
-        if row and not table.header:
-            table.header = row
-        elif row and heads and not table.rows and len(row) == len(table.header):
-            table.header = [a if a.text == b.text else _below(a, b) for a, b in zip(table.header, row, strict=True)]
-        elif row and len(table.rows) < _MOST_ROWS:
-            table.rows.append(row)
-
-
-def _below(head: QuotedCell, under: QuotedCell) -> QuotedCell:
-    """A heading with the one under it; before its unit, which stays at the end."""
-    words, unit, end = head.text.rpartition("(")
-    text = f"{words}{under.text} ({end}" if unit else f"{head.text} {under.text}"
-    return QuotedCell(text, under.line)
-
-
-def _span(text: str | None) -> int:
-    """How many columns or rows a cell takes."""
-    return min(max(int(text), 1), _MOST_SPANNED) if text and re.fullmatch("[0-9]{1,9}", text) else 1
 
 
 _UNITS = {
@@ -693,7 +415,7 @@ _OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
 """Fields that a heading states, and not the cell below it."""
 
 
-def _proposal(table: _Table, file: str) -> ProposedClaim | None:
+def _proposal(table: PublishedTable, file: str) -> ProposedClaim | None:
     """What the table states of each of its rows; ``None`` if no row has a figure, not even one that is left out."""
     named = _name_column(table)
     names = _names(table, named)
@@ -741,7 +463,7 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
     return ProposedClaim(data, {**quoted, **said}, file, tuple(left_out))
 
 
-def _names(table: _Table, named: int) -> list[str]:
+def _names(table: PublishedTable, named: int) -> list[str]:
     """The name of each row; where names repeat, with the words of other columns that tell these rows apart."""
     first = [row[named].text if named < len(row) else "" for row in table.rows]
     names = first
@@ -766,7 +488,7 @@ def _put_interval(
     found = [
         (cell, match)
         for head, cell in row
-        if _INTERVAL.fullmatch(_words(head.text)) and (match := _BOUNDS.fullmatch(cell.text))
+        if _INTERVAL.fullmatch(words_of(head.text)) and (match := _BOUNDS.fullmatch(cell.text))
     ]
     if len(given) != 1 or len(found) != 1 or "interval" in side or "low" in side.get("quality", {}):
         return
@@ -783,7 +505,7 @@ def _put_interval(
         quoted[f"{path}.{field_name}"] = cell
 
 
-def _of_columns(table: _Table, file: str) -> ProposedClaim | None:
+def _of_columns(table: PublishedTable, file: str) -> ProposedClaim | None:
     """What the table states of each of its columns; ``None`` if that is nothing but their names."""
     bounded = any(_LIMIT.search(head.text) for head in table.header)
     made = None if bounded else _proposal(_turned(table), file)
@@ -799,14 +521,14 @@ def _passed_over(sums: bool, known: bool, longer: bool) -> str:
     return "has more cells than the heading" if longer else ""
 
 
-def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
     name = row[named].text if named < len(row) else ""
     turned = _TIMES.search(name) is not None or _ALLOWED.search(name) is not None
     for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
         if at == named or not cell.text or (turned and not _TIMES.search(head.text)):
             continue
-        text = _with_points(cell.text, table.commas)
+        text = with_points(cell.text, table.commas)
         fields = [] if text is None else list(_fields_of(head.text, text))
         figure = fields[0][0] if fields else ""
         # The rate of a recording is no speed of a system, and a row of prices is none of what runs cost.
@@ -816,7 +538,7 @@ def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[
             yield at, fields
 
 
-def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], list[str]]:
+def _unclear_columns(table: PublishedTable, named: int) -> tuple[set[tuple[int, str]], list[str]]:
     """Columns of times, costs or ratios of which none is surely the claim's: each with its field, and why.
 
     A time to a target is the one that is meant where it is the only one, else a mean or median beside extremes.
@@ -848,7 +570,7 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
     qualities = {
         at for row in table.rows for at, fields in _stated(table, named, row) if fields[0][0] == "quality.metric"
     }
-    trained = sorted(at for at in qualities if _TRAINED.search(_words(table.header[at].text)))
+    trained = sorted(at for at in qualities if _TRAINED.search(words_of(table.header[at].text)))
     if trained and len(trained) < len(qualities):
         unclear |= {(at, "quality.metric") for at in trained}
         heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in trained)
@@ -856,9 +578,9 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
     return unclear, said
 
 
-def _central(table: _Table, columns: list[int]) -> list[int]:
+def _central(table: PublishedTable, columns: list[int]) -> list[int]:
     """The columns of a mean or median, if all others are extremes or parts of it."""
-    heads = {at: _words(table.header[at].text) for at in columns}
+    heads = {at: words_of(table.header[at].text) for at in columns}
     found = [at for at, head in heads.items() if any(word.search(head) for word, kind in _REPORTED if kind != "best")]
     return found if all(_END.search(head) for at, head in heads.items() if at not in found) else []
 
@@ -877,7 +599,7 @@ def _put(side: dict[str, Any], name: str, value: Any) -> None:
     side[last] = value
 
 
-def _name_column(table: _Table) -> int:
+def _name_column(table: PublishedTable) -> int:
     """The first column whose cells are mostly words."""
     for at in range(len(table.header)):
         cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
@@ -910,7 +632,7 @@ def _comparisons(
 def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     """The fields of a side that a cell states below its heading."""
     text = _ASIDE.sub("", _EMOJI.sub("", text).strip())
-    match, written, head = _VALUE.fullmatch(text), head, _words(head)
+    match, written, head = _VALUE.fullmatch(text), head, words_of(head)
     of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
     if _SCALED.search(head):
         return
@@ -971,11 +693,6 @@ def _per_second(head: str, rate: re.Match[str]) -> float | None:
         return None
     value = _scaled(_number(rate["value"]), _KILO["".join(kilo)])
     return value if 0 < value < math.inf else None
-
-
-def _words(head: str) -> str:
-    """A heading such as ``wall_time_s`` in words."""
-    return head.replace("_", " ").strip()
 
 
 def _unit_of(head: str) -> str:
