@@ -624,7 +624,7 @@ def test_systems_side_by_side_may_have_their_unit_in_the_heading(page, heads, fi
 
 
 def test_rates_with_their_unit_are_of_systems_side_by_side(page):
-    claim = only(page("| Parser | a.json | b.json |\n|---|---|---|\n| x | 3.0 GB/s | 0.5 GB/s |\n"))
+    claim = only(page("# Benchmarks\n\n| Parser | a.json | b.json |\n|---|---|---|\n| x | 3.0 GB/s | 0.5 GB/s |\n"))
     assert [(each.name, each.throughput) for each in claim.sides] == [("a.json, x", 3e9), ("b.json, x", 5e8)]
 
 
@@ -633,6 +633,8 @@ def test_rates_with_their_unit_are_of_systems_side_by_side(page):
     [
         "| Clip | Audio (s) | Length (s) |\n|---|---|---|\n| a | 30 | 31 |\n",
         "| Task | Owner (days) | Review (days) |\n|---|---|---|\n| docs | 3 | 1 |\n",
+        "| GPU | Memory | GB/s |\n|---|---|---|\n| K40 | 12 GB | 288 |\n",
+        "| GPU | PCIe | HBM |\n|---|---|---|\n| H100 | 64 GB/s | 3000 GB/s |\n",
         "| Sensor | Frame rate | Sampling rate |\n|---|---|---|\n| a | 30 frames/s | 200 samples/s |\n",
         "| Training loss | Validation loss |\n|---|---|\n| 0.5 | 0.6 |\n| 0.3 | 0.5 |\n",
         "| fib | Estimate | Lower bound | Upper bound |\n|---|---|---|---|\n| 20 | 26 µs | 25 µs | 27 µs |\n",
@@ -655,6 +657,20 @@ def test_a_column_that_tells_rows_of_one_name_apart_is_part_of_their_names(page,
     claim = only(page(f"| {heads} | Time (s) |\n|---|---|---|\n| {first} | 0.8 |\n| {second} | 0.5 |\n"))
     assert [each.name for each in claim.sides] == (names or ["Q1, Batch 1", "Q1, Batch 32"])
     assert all(each.hardware.description is None for each in claim.sides)
+
+
+def test_tasks_of_one_name_are_told_apart_beside_several_systems(page):
+    rows = "| torch | mlp | 4 | 3 |\n| torch | cnn | 9 | 8 |\n"
+    claim = only(page(f"| framework | network | by hand, ms | ours, ms |\n|---|---|---|---|\n{rows}"))
+    names = [f"{system}, torch, {network}" for network in ("mlp", "cnn") for system in ("by hand", "ours")]
+    assert [each.name for each in claim.sides] == names
+
+
+def test_systems_of_one_name_are_not_told_apart(page):
+    claim = only(
+        page("| a | ours, ms | theirs, ms | ours, ms | theirs, ms |\n|---|---|---|---|---|\n| x | 4 | 3 | 2 | 1 |\n")
+    )
+    assert [each.time_s for each in claim.sides] == [None]
 
 
 def test_repetitions_are_not_told_apart_by_their_seeds(page):

@@ -124,7 +124,7 @@ def _is_of_speed(table: PublishedTable, columns: Mapping[int, str]) -> bool:
 def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
     """The columns of several systems with one kind of figure, and what to call these: with the unit of their heading.
 
-    Empty unless all are times, or all rates.
+    Empty unless all are times, or all rates, and each has a name of its own: other headings are in groups.
     """
     columns = dict.fromkeys(_timed_columns(table, named), "time")
     of_programs = _OF_SPEED.search(table.title) or any(_OF_METHODS.search(each.text) for each in table.header)
@@ -134,16 +134,16 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
         cells = [row[at].text for row in table.rows if max(at, named) < len(row)]
         if at in columns or at == named or not system or any(each.search(system) for each in _NO_SYSTEMS):
             continue
-        if rate := _RATE_OF.search(words):
-            columns[at] = f"throughput ({rate[0]})"
+        beside = [rate for cell in cells if (rate := _RATE.fullmatch(cell)) and rate["unit"]]
+        rates = [_RATE_OF.search(words), *(_RATE_OF.fullmatch(rate["unit"]) for rate in beside)]
+        of_bytes = any(rate and rate["bytes"] for rate in rates)
+        if (rates[0] or (not unit and any(rates))) and (of_programs or not of_bytes):
+            columns[at] = f"throughput ({rates[0][0]})" if rates[0] else "throughput"
         elif unit.lower() in _UNITS and (of_programs or _UNITS[unit.lower()] < 1):
             columns[at] = f"time ({unit})"
-        elif not unit and any(
-            (rate := _RATE.fullmatch(cell)) and _RATE_OF.fullmatch(rate["unit"] or "") for cell in cells
-        ):
-            columns[at] = "throughput"
     kinds = {kind.split()[0] for kind in columns.values()}
-    return columns if len(kinds) == 1 else {}
+    systems = {_without_unit(words_of(table.header[at].text)) for at in columns}
+    return columns if len(kinds) == 1 and len(systems) == len(columns) else {}
 
 
 def _without_unit(head: str) -> str:
@@ -184,25 +184,30 @@ def _crossed(table: PublishedTable) -> PublishedTable | None:
     """
     named = _name_column(table)
     columns = _side_by_side(table, named)
-    rows = [
-        row
-        for row in table.rows
+    rows = {
+        at: row
+        for at, row in enumerate(table.rows)
         if named < len(row) <= len(table.header) and row[named].text and not _ALLOWED.search(row[named].text)
-    ]
-    kinds = [
-        "time" if _TIMES.search(name) else "rate" if _says_rate(name) else "" for name in (r[named].text for r in rows)
-    ]
+    }
+    tasks = [row[named].text for row in rows.values()]
+    kinds = ["time" if _TIMES.search(name) else "rate" if _says_rate(name) else "" for name in tasks]
     of_one_each = max(kinds.count("time"), kinds.count("rate")) <= 1 and all(
-        kind or _QUALITY.search(row[named].text) for kind, row in zip(kinds, rows, strict=True)
+        kind or _QUALITY.search(name) for kind, name in zip(kinds, tasks, strict=True)
     )
     if len(columns) < 2 or of_one_each or not _is_of_speed(table, columns):
         return None
-    if any(fields[0][0] != "ratio" for row in rows for at, fields in _stated(table, named, row) if at not in columns):
+    if any(
+        fields[0][0] != "ratio"
+        for row in rows.values()
+        for at, fields in _stated(table, named, row)
+        if at not in columns
+    ):
         return None
+    names = _names(table, named)
     heads = list(dict.fromkeys(columns.values()))
     crossed = []
-    for row in rows:
-        task = row[named].text if _is_words(row[named].text) else f"{table.header[named].text} {row[named].text}"
+    for number, row in rows.items():
+        task = names[number] if _is_words(names[number]) else f"{table.header[named].text} {names[number]}"
         for at, head in columns.items():
             text = row[at].text if at < len(row) else ""
             if text and next(_fields_of(head, with_points(text, table.commas) or ""), None):
@@ -293,9 +298,9 @@ _NO_INTERVAL = re.compile(
     r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation", re.IGNORECASE
 )
 _RATE_OF = re.compile(
-    r"(?<![A-Za-z-])(?:(?P<kilo>(?-i:[kKMG]))? ?(?:throughput|(?-i:B)|bytes|t(?=/s)|imgs?|images?|tokens?|tok|"
-    r"samples?|steps?|req(?:uest)?s?|quer(?:y|ies)|sequences|seqs?|it(?:eration)?s?|ops|operations?|rows?|records?|events?|"
-    r"messages?|msgs?|transactions?|frames?|words?|documents?|calls?|inferences?|predictions?)\W*"
+    r"(?<![A-Za-z-])(?:(?P<kilo>(?-i:[kKMG]))? ?(?:throughput|(?P<bytes>(?-i:B)|bytes)|t(?=/s)|imgs?|images?|"
+    r"tokens?|tok|samples?|steps?|req(?:uest)?s?|quer(?:y|ies)|sequences|seqs?|it(?:eration)?s?|ops|operations?|rows?|records?|"
+    r"events?|messages?|msgs?|transactions?|frames?|words?|documents?|calls?|inferences?|predictions?)\W*"
     r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b)|(?P<thousand>(?-i:[kKM]))?(?:fps|qps|tps|rps)\b)",
     re.IGNORECASE,
 )
@@ -460,7 +465,7 @@ def _proposal(table: PublishedTable, file: str) -> ProposedClaim | None:
         return None
     title = table.title or Path(file).name
     data: dict[str, Any] = {"title": title, "sides": sides, **({"comparisons": compared} if compared else {})}
-    return ProposedClaim(data, {**quoted, **said}, file, tuple(left_out))
+    return ProposedClaim(data, {**quoted, **said}, file, tuple(dict.fromkeys(left_out)))
 
 
 def _names(table: PublishedTable, named: int) -> list[str]:
@@ -689,7 +694,9 @@ def _per_second(head: str, rate: re.Match[str]) -> float | None:
         return None
     units = [each for each in (above, beside) if each is not None]
     kilo = [each for each in (rate["kilo"], *(one["kilo"] or one["thousand"] for one in units)) if each]
-    if len(kilo) > 1 or _OF_MACHINE.search(head):
+    # Bytes per second are of a machine or a cable unless something says that they are a speed.
+    of_machine = _OF_MACHINE.search(head) or (any(each["bytes"] for each in units) and not _SAYS_RATE.search(head))
+    if len(kilo) > 1 or of_machine:
         return None
     value = _scaled(_number(rate["value"]), _KILO["".join(kilo)])
     return value if 0 < value < math.inf else None
