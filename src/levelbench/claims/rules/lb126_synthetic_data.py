@@ -18,6 +18,7 @@ from levelbench.claims.rules._common import (
 from levelbench.claims.view import Claim, Side
 
 _MADE_UP = re.compile(r"(?<![a-z])(synthetic|dummy|fake|random|generated)(?![a-z])")
+_BOUND = re.compile(r"\b(?:bound|limit|ceiling|synthetic|dummy|fixed batch|input costs|cost of input)\b", re.IGNORECASE)
 _DO = "measure with the task's own data, read from where a user would have it"
 
 
@@ -60,7 +61,9 @@ def _could_be_made_up(side: Side, ratios: frozenset[str]) -> bool:
 
 
 def _bounds_another(claim: Claim, side: Side) -> bool:
-    """Whether it is the upper bound next to a figure with the task's data, and not what is claimed to be better."""
+    """Whether it is called the bound of a figure with the task's data, and is not what is claimed to be better."""
+    if not any(_BOUND.search(text) for text in (claim.title, side.name)):
+        return False
     real = any(each.data.synthetic is False and (each.time_s or each.throughput) for each in claim.sides)
     return real and all(each.new != side.name for each in claim.comparisons)
 
