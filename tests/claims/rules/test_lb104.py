@@ -35,7 +35,18 @@ def named(new, base):
     return {"sides[0].name": new, "sides[1].name": base, f"{C}.new": new, f"{C}.base": base, "scaling": []}
 
 
+MACHINES = {**named("H100", "NVIDIA A100"), f"{C}.base_kind": None, "sides[1].framework": None}
+
 GUILTY = {
+    "a method on two machines, by whose names its sides are called": (
+        {
+            NEW: HardwareView(description="1x H100 SXM"),
+            BASE: HardwareView(description="1x A100"),
+            **MACHINES,
+            "title": "Our compiler is 3 times faster",
+        },
+        ("warning", NEW),
+    ),
     "one core against what only the side's name calls an accelerator": (
         {NEW: FPGA, BASE: xeon(**SINGLE), **named("FPGA", "CPU")},
         [("not-stated", f"{NEW}.description"), ("error", f"{BASE}.threads_used")],
@@ -107,9 +118,8 @@ INNOCENT = {
     "machines are what is compared": {
         NEW: HardwareView(description="1x H100 SXM"),
         BASE: HardwareView(description="1x A100"),
-        **named("H100", "NVIDIA A100"),
-        f"{C}.base_kind": None,
-        "sides[1].framework": None,
+        **MACHINES,
+        "title": "An H100 is 3 times as fast as an A100",
     },
     "one core against one core": {BASE: xeon(**SINGLE), NEW: xeon(**SINGLE)},
 }

@@ -21,6 +21,7 @@ _MUCH = 1.5
 _COUNT = re.compile(r"^\d+ ?(?:x ?)?")
 _WORD = re.compile(r"[^\W_]+")
 _ANY_MACHINE = {"nvidia", "amd", "intel", "tesla", "google", "gpu", "gpus", "x"}
+_MACHINES = re.compile(r"\b(?:cards?|chips?|machines?|accelerators?|hardware|generations?)\b", re.IGNORECASE)
 _YEARS = 3
 _COUNTED = ("accelerators", "nodes", "cores")
 _THREADS = re.compile(r"\b(?:threads?|threaded|cores?|serial|sequential|parallel\w*|scal(?:es|ing))\b", re.IGNORECASE)
@@ -36,16 +37,21 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         new, base = machine_of(pair.new.hardware), machine_of(pair.base.hardware)
         yield from _unsaid(pair, new, base)
         yield from _single_core(pair, new, base)
-        if not _are_machines(pair, new, base):
+        if not _are_machines(pair, new, base, claim):
             yield from _older(pair, new, base)
             yield from _weaker(pair, new, base)
             yield from _fewer(pair, new, base)
         yield from _idle_cores(pair, new, base, claim)
 
 
-def _are_machines(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> bool:
-    """Whether both sides are called by their hardware alone: machines are compared, and not what runs on them."""
-    if of_another(pair):
+def _are_machines(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware, claim: Claim) -> bool:
+    """Whether both sides are called by their hardware alone: machines are compared, and not what runs on them.
+
+    So must the claim say, unless it is a table, whose title says nothing of what is claimed.
+    """
+    names = _words(pair.new.name) | _words(pair.base.name)
+    said = claim.read_from == "page" or _MACHINES.search(claim.title) or names <= _words(claim.title)
+    if of_another(pair) or not said:
         return False
     both = ((pair.new, new), (pair.base, base))
     return all(set() < _words(side.name) <= _words(machine.name) for side, machine in both)
