@@ -41,7 +41,19 @@ GUILTY["faster, with an interval that has 1 inside"] = (
     {f"{C}.interval": (0.93, 1.21), f"{C}.ratio": 1.06, f"{C}.p_value": None, "title": "Our scheduler is 6 % faster"},
     ("warning", f"{C}.interval"),
 )
+QUALITIES = {**UNBOUNDED, f"{C}.of": "quality", "title": "No quality loss"}
+GUILTY["no loss, with intervals that have room for a large one"] = (
+    {**QUALITIES}
+    | {"sides[0].quality.low": 0.86, "sides[0].quality.high": 0.96}
+    | {"sides[1].quality.low": 0.87, "sides[1].quality.high": 0.97},
+    ("warning", "sides[0].quality.low"),
+)
 INNOCENT = {
+    "no loss, with narrow intervals of both qualities": {
+        **QUALITIES,
+        **{"sides[0].quality.low": 0.941, "sides[0].quality.high": 0.945},
+        **{"sides[1].quality.low": 0.94, "sides[1].quality.high": 0.944},
+    },
     "an interval with 1 inside, of which the claim says so": {
         f"{C}.interval": (0.93, 1.21),
         f"{C}.ratio": 1.06,

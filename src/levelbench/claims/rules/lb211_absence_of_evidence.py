@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import ComparedPair, guilty, number, pairs, percent
+from levelbench.claims.rules._common import ComparedPair, far_worse, guilty, level_of, number, pairs, percent
 from levelbench.claims.view import Claim, Side
 
 _LEVEL = 0.05
@@ -117,6 +117,8 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
     elif not said:
         yield from _undecided(claim)
     for pair in pairs(claim):
+        if none and not _is_of_speed(none[0], claim.title) and pair.comparison.interval is None:
+            yield from _wide_qualities(pair, none[0])
         p_value = pair.comparison.p_value
         if p_value is None:
             continue
@@ -158,6 +160,18 @@ def _wide(claim: Claim, words: list[str]) -> Iterator[Diagnostic]:
             f"has room for a difference of {percent(1 - bounds[0])}"
         )
         yield guilty(f"{pair.field}.interval", found, _BOUND, pair.where, "warning")
+
+
+def _wide_qualities(pair: ComparedPair, word: str) -> Iterator[Diagnostic]:
+    """No loss is claimed, and the intervals of both qualities have room for one that no seed makes."""
+    ours, theirs = level_of(pair.new.quality), level_of(pair.base.quality)
+    if ours is None or theirs is None or not (ours.has_interval and theirs.has_interval):
+        return
+    if not far_worse(theirs._replace(value=theirs.high), ours._replace(value=ours.low)):
+        return
+    found = f"the claim says '{word}', and the intervals of '{pair.new.name}', {ours.text}, and of '{pair.base.name}', "
+    found += f"{theirs.text}, have room for a loss that matters"
+    yield guilty(f"{pair.new_field}.quality.low", found, _BOUND, pair.where, "warning")
 
 
 def _is_of_speed(word: str, title: str) -> bool:
