@@ -61,6 +61,24 @@ def test_a_process_of_pyperf_is_the_mean_of_its_values(pyperf):
     assert own[1].started_s - own[0].started_s == pytest.approx(60)
 
 
+@pytest.mark.parametrize("change", [{"mean": 0.01}, {"max": 9.0}, {"times": [0.1, 0.2]}])
+def test_a_summary_that_is_not_of_its_times_is_refused(tmp_path, change):
+    result = {"command": "a", "times": [0.1, 0.2, 0.3], "mean": 0.2, "median": 0.2, "min": 0.1, "max": 0.3}
+    path = tmp_path / "hyperfine.json"
+    path.write_text(json.dumps({"results": [result]}))
+    assert len(read_timings(path)["a"]) == 3
+    path.write_text(json.dumps({"results": [{**result, **change}]}))
+    with pytest.raises(DataError, match="but that of its"):
+        read_timings(path)
+
+
+def test_times_that_the_shell_took_whole_are_to_be_measured_without_it(tmp_path):
+    path = tmp_path / "hyperfine.json"
+    path.write_text(json.dumps({"results": [{"command": "true", "times": [0.0, 0.0]}]}))
+    with pytest.raises(DataError, match="hyperfine -N"):
+        read_timings(path)
+
+
 def test_they_become_records_once_with_what_is_not_known_of_them(hyperfine, tmp_path):
     for _ in range(2):
         arms = [import_timings(own, tmp_path / "store") for own in read_timings(hyperfine).values()]

@@ -77,7 +77,10 @@ def read_timings(path: Path) -> dict[str, list[TimedProcess]]:
         raise DataError(asked, "it has no times", "export a benchmark that was measured")
     wrong = [each.wall_s for processes in found.values() for each in processes if not 0 < each.wall_s < math.inf]
     if wrong:
-        raise DataError(asked, f"a time in it is {wrong[0]:g} s", "export it again")
+        # Hyperfine subtracts what the shell takes, which can be all of a short time.
+        shelled = rows[0].tool == "hyperfine" and not any(wrong)
+        do = "measure again without the shell: hyperfine -N" if shelled else "export it again"
+        raise DataError(asked, f"a time in it is {wrong[0]:g} s", do)
     return found
 
 
@@ -107,7 +110,13 @@ def _times_of(result: Mapping[str, Any]) -> list[float]:
         raise ValueError(f"{result['command']!r} has no times, only what sums them up")
     if wrong := [each for each in times if not isinstance(each, int | float)]:
         raise ValueError(f"a time of {result['command']!r} is {wrong[0]!r}")
-    return [float(each) for each in times]
+    values = [float(each) for each in times]
+    for name, of in (("mean", statistics.fmean), ("median", statistics.median), ("min", min), ("max", max)):
+        stated = result.get(name)
+        if values and isinstance(stated, int | float) and not math.isclose(stated, of(values), rel_tol=1e-3):
+            command, n = result["command"], len(values)
+            raise ValueError(f"the {name} of {command!r} is {stated:g} s, but that of its {n} times {of(values):g} s")
+    return values
 
 
 def _pyperf(asked: str, data: Mapping[str, Any], written_s: float) -> Iterator[TimedProcess]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelbench.claims.reading import read
+from levelbench.claims.reading import NothingStatedError, read
 from levelbench.claims.reading.claim_file import read_claim
 from levelbench.claims.reading.published import propose, read_published
 from levelbench.claims.view import HardwareView, QualityView, Side
@@ -532,7 +532,14 @@ def test_settings_and_the_epochs_of_a_run_are_no_sides(page, table):
         ("Speed (FPS)", "30 ± 2", 30.0),
         ("images/s/GPU", "390", None),
         ("throughput gain (img/s)", "390", None),
-        ("throughput (GB/s)", "390", None),
+        ("throughput (GB/s)", "390", 390e9),
+        ("memory bandwidth (GB/s)", "390", None),
+        ("throughput (k tok/s)", "12.5", 12500.0),
+        ("throughput (k tok/s)", "12.5k", None),
+        ("Throughput", "950 img/s", 950.0),
+        ("Speed", "12.5 M rows/s", 12.5e6),
+        ("Ops/sec", "1,234,567", 1234567.0),
+        ("RPS", "4,400", 4400.0),
         ("tokens/s", "0", None),
     ],
 )
@@ -599,3 +606,150 @@ def test_a_table_in_html_on_a_page_in_markdown_is_read_with_its_lines(page):
     assert markdown.sides[0].name == "ours"
     assert (html.title, html.sides[0].time_s) == ("Of a call.", 0.0091)
     assert html.sides[0].where.endswith(":15")
+
+
+@pytest.mark.parametrize(
+    ("heads", "figure", "value"),
+    [
+        ("Baseline (ms) | Ours (ms)", "time_s", 0.012),
+        ("V100 (img/s) | A100 (img/s)", "throughput", 12.0),
+        ("Requests/s (nginx) | Requests/s (caddy)", "throughput", 12.0),
+    ],
+)
+def test_systems_side_by_side_may_have_their_unit_in_the_heading(page, heads, figure, value):
+    claim = only(page(f"| Dataset | {heads} |\n|---|---|---|\n| A | 12 | 6 |\n"))
+    system = heads.split(" | ", maxsplit=1)[0].replace("Requests/s ", "").split(" (")[0].strip("()")
+    assert (claim.sides[0].name, getattr(claim.sides[0], figure)) == (f"{system}, A", value)
+    assert len(claim.sides) == 2
+
+
+def test_rates_with_their_unit_are_of_systems_side_by_side(page):
+    claim = only(page("# Benchmarks\n\n| Parser | a.json | b.json |\n|---|---|---|\n| x | 3.0 GB/s | 0.5 GB/s |\n"))
+    assert [(each.name, each.throughput) for each in claim.sides] == [("a.json, x", 3e9), ("b.json, x", 5e8)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| Clip | Audio (s) | Length (s) |\n|---|---|---|\n| a | 30 | 31 |\n",
+        "| Task | Owner (days) | Review (days) |\n|---|---|---|\n| docs | 3 | 1 |\n",
+        "| GPU | Memory | GB/s |\n|---|---|---|\n| K40 | 12 GB | 288 |\n",
+        "| GPU | PCIe | HBM |\n|---|---|---|\n| H100 | 64 GB/s | 3000 GB/s |\n",
+        "| Sensor | Frame rate | Sampling rate |\n|---|---|---|\n| a | 30 frames/s | 200 samples/s |\n",
+        "| Training loss | Validation loss |\n|---|---|\n| 0.5 | 0.6 |\n| 0.3 | 0.5 |\n",
+        "| fib | Estimate | Lower bound | Upper bound |\n|---|---|---|---|\n| 20 | 26 µs | 25 µs | 27 µs |\n",
+    ],
+)
+def test_figures_of_no_system_are_not_read(page, text):
+    with pytest.raises(NothingStatedError):
+        read_published(page(text))
+
+
+@pytest.mark.parametrize(
+    ("heads", "second", "names"),
+    [
+        ("Query | System", "Q1 | ClickHouse", ["Q1, DuckDB", "Q1, ClickHouse"]),
+        ("Model | Batch", "Q1 | 32", None),
+    ],
+)
+def test_a_column_that_tells_rows_of_one_name_apart_is_part_of_their_names(page, heads, second, names):
+    first = "Q1 | DuckDB" if names else "Q1 | 1"
+    claim = only(page(f"| {heads} | Time (s) |\n|---|---|---|\n| {first} | 0.8 |\n| {second} | 0.5 |\n"))
+    assert [each.name for each in claim.sides] == (names or ["Q1, Batch 1", "Q1, Batch 32"])
+    assert all(each.hardware.description is None for each in claim.sides)
+
+
+def test_tasks_of_one_name_are_told_apart_beside_several_systems(page):
+    rows = "| torch | mlp | 4 | 3 |\n| torch | cnn | 9 | 8 |\n"
+    claim = only(page(f"| framework | network | by hand, ms | ours, ms |\n|---|---|---|---|\n{rows}"))
+    names = [f"{system}, torch, {network}" for network in ("mlp", "cnn") for system in ("by hand", "ours")]
+    assert [each.name for each in claim.sides] == names
+
+
+def test_systems_of_one_name_are_not_told_apart(page):
+    claim = only(
+        page("| a | ours, ms | theirs, ms | ours, ms | theirs, ms |\n|---|---|---|---|---|\n| x | 4 | 3 | 2 | 1 |\n")
+    )
+    assert [each.time_s for each in claim.sides] == [None]
+
+
+def test_repetitions_are_not_told_apart_by_their_seeds(page):
+    claim = only(page("| Model | Seed | Time (s) |\n|---|---|---|\n| a | 1 | 0.8 |\n| a | 2 | 0.5 |\n"))
+    assert [(each.name, each.time_s) for each in claim.sides] == [("a", 0.8)]
+
+
+@pytest.mark.parametrize(
+    ("head", "cell", "interval"),
+    [
+        ("95 % CI", "[74.6, 76.2]", (74.6, 76.2)),
+        ("CI (s)", "74.6–76.2", (74.6, 76.2)),
+        ("95 % CI", "[0.1, 0.2]", None),
+        ("CI", "±0.2", None),
+        ("range", "[74.6, 76.2]", None),
+    ],
+)
+def test_an_interval_may_have_a_column_of_its_own(page, head, cell, interval):
+    claim = only(page(f"| a | Time (s) | {head} |\n|---|---|---|\n| x | 75.3 | {cell} |\n"))
+    assert claim.sides[0].interval == interval
+
+
+def test_the_interval_of_a_quality_is_on_its_scale(page):
+    claim = only(page("| a | Accuracy (%) | 95 % CI |\n|---|---|---|\n| x | 94.1 | 93.9–94.3 |\n"))
+    assert (claim.sides[0].quality.low, claim.sides[0].quality.high) == (0.939, 0.943)
+
+
+@pytest.mark.parametrize(
+    ("head", "cell", "runs"),
+    [("N", "1024", None), ("n", "1024", None), ("Trials", "50", None), ("runs", "10", 10), ("seeds", "3", 3)],
+)
+def test_a_size_is_no_number_of_runs(page, head, cell, runs):
+    claim = only(page(f"| a | Time (s) | {head} |\n|---|---|---|\n| x | 75.3 | {cell} |\n"))
+    assert claim.sides[0].runs_made == runs
+
+
+def test_n_beside_a_spread_is_a_number_of_runs(page):
+    claim = only(page("| a | Time (s) | n |\n|---|---|---|\n| x | 75.3 ± 0.4 | 20 |\n"))
+    assert claim.sides[0].runs_made == 20
+
+
+@pytest.mark.parametrize(
+    ("head", "cell", "hardware"),
+    [
+        ("System", "DuckDB", None),
+        ("System", "8x V100", "8x V100"),
+        ("GPU memory", "12 GB used", None),
+        ("GPU", "12 GB", None),
+        ("GPU", "yes", None),
+        ("GPU", "H100", "H100"),
+    ],
+)
+def test_hardware_is_named_and_no_amount(page, head, cell, hardware):
+    claim = only(page(f"| a | Time (s) | {head} |\n|---|---|---|\n| x | 75.3 | {cell} |\n"))
+    assert claim.sides[0].hardware.description == hardware
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Target accuracy",
+        "% of FP32 accuracy",
+        "Packet loss (%)",
+        "Cost savings ($)",
+        "Monthly cost ($)",
+        "CI (ms)",
+        "± (ms)",
+    ],
+)
+def test_a_heading_of_another_figure_states_none(page, head):
+    claim = only(page(f"| a | images/s | {head} |\n|---|---|---|\n| x | 390 | 0.9 |\n")).sides[0]
+    assert (claim.quality.value, claim.cost_usd, claim.time_s) == (None, None, None)
+
+
+def test_a_record_of_several_lines_in_csv_begins_at_its_first(page):
+    claim = only(page('name,time_s,note\nx,1.5,"two\nlines"\ny,2.5,\n', "a.csv"))
+    assert [each.where.rpartition(":")[2] for each in claim.sides] == ["2", "4"]
+
+
+def test_characters_by_name_and_footnotes_are_understood_in_markdown(page):
+    claim = only(page("| a | time (s) |\n|---|---|\n| x[^1] | 5.1 &plusmn; 0.2 |\n| y | 7.1[^2] |\n"))
+    assert [(each.name, each.time_s) for each in claim.sides] == [("x", 5.1), ("y", 7.1)]

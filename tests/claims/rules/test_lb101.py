@@ -74,13 +74,12 @@ INNOCENT = {
         **NEW_LOSES,
         "sides[0].quality.metric": "top-1 of the reassessed labels",
     },
-    "nobody knows whether more of the metric is better": {
-        **LOSS,
-        "sides[0].quality.metric": "score",
-        "scaling[1].quality": 0.90,
-        "scaling[1].quality_low": 0.89,
-        "scaling[1].quality_high": 0.91,
-    },
+}
+UNSTATED = {
+    "whether more of the metric is better": (
+        {**LOSS, "sides[0].quality.metric": "score", f"{BIG}.quality": 0.90},
+        f"{BIG}.quality",
+    ),
 }
 
 

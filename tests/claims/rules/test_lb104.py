@@ -27,8 +27,34 @@ def xeon(**more):
 
 
 THREADS = {BASE: xeon(threads_used=1), NEW: xeon(threads_used=28)}
+FPGA = HardwareView(description="Alveo U280")
+
+
+def named(new, base):
+    """The claim with its sides called so."""
+    return {"sides[0].name": new, "sides[1].name": base, f"{C}.new": new, f"{C}.base": base, "scaling": []}
+
+
+MACHINES = {**named("H100", "NVIDIA A100"), f"{C}.base_kind": None, "sides[1].framework": None}
 
 GUILTY = {
+    "a method on two machines, by whose names its sides are called": (
+        {
+            NEW: HardwareView(description="1x H100 SXM"),
+            BASE: HardwareView(description="1x A100"),
+            **MACHINES,
+            "title": "Our compiler is 3 times faster",
+        },
+        ("warning", NEW),
+    ),
+    "one core against what only the side's name calls an accelerator": (
+        {NEW: FPGA, BASE: xeon(**SINGLE), **named("FPGA", "CPU")},
+        [("not-stated", f"{NEW}.description"), ("error", f"{BASE}.threads_used")],
+    ),
+    "nodes of a kind that nobody names": (
+        {NEW: HardwareView(nodes=64), BASE: HardwareView(nodes=8), f"{C}.base_kind": "other-system"},
+        [("not-stated", f"{NEW}.description"), ("not-stated", f"{BASE}.description"), ("warning", f"{NEW}.nodes")],
+    ),
     "one core against four accelerators": (
         {BASE: xeon(**SINGLE)},
         [("error", f"{BASE}.threads_used"), ("warning", NEW)],
@@ -89,11 +115,21 @@ INNOCENT = {
         "title": "28 threads are 9 times as fast as one",
     },
     "one process is the base": {**THREADS, f"{C}.base_kind": "one-process"},
+    "machines are what is compared": {
+        NEW: HardwareView(description="1x H100 SXM"),
+        BASE: HardwareView(description="1x A100"),
+        **MACHINES,
+        "title": "An H100 is 3 times as fast as an A100",
+    },
     "one core against one core": {BASE: xeon(**SINGLE), NEW: xeon(**SINGLE)},
 }
 UNSTATED = {
     "hardware that nobody states": ({BASE: HardwareView()}, f"{BASE}.description"),
     "hardware that is in no table": ({BASE: UNKNOWN}, f"{BASE}.description"),
+    "the peak of a processor of which only the cores are known, against an accelerator": (
+        {BASE: HardwareView(processor="Frobnicator X", cores=4)},
+        f"{BASE}.description",
+    ),
     "how many there are": ({BASE: HardwareView(description="NVIDIA A100-SXM4-40GB")}, f"{BASE}.accelerators"),
 }
 

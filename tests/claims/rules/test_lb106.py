@@ -5,8 +5,19 @@ from tests.claims.clean import changes, clean_claim, found, other_findings
 from levelbench.claims.rules.lb106_no_input import rule
 
 CLOCK, DATA = "sides[0].clock.data", "sides[0].data"
+RATE = {
+    **{f"sides[0].{name}": None for name in ("time_s", "time_of")},
+    "sides[0].throughput": 4900.0,
+    "comparisons": [],
+    "sides[1].baseline": None,
+    "title": "4,900 images/s in training",
+}
 
 GUILTY = {
+    "the rate of a training whose batches lay in memory": (
+        {**RATE, f"{DATA}.in_memory": True},
+        [("warning", f"{DATA}.in_memory")],
+    ),
     "input is not on the clock": ({CLOCK: False}, [("error", CLOCK)]),
     "nor when a step is timed": ({CLOCK: False, "sides[0].time_of": "step"}, [("error", CLOCK)]),
     "the data lay in memory beforehand": ({f"{DATA}.in_memory": True}, [("warning", f"{DATA}.in_memory")]),
@@ -20,6 +31,7 @@ INNOCENT = {
     "warm caches whose share of waiting is given": {f"{DATA}.cold": False},
     "cold caches without a share of waiting": {f"{DATA}.stall_share": None},
     "inference on tensors that are there": {CLOCK: False, "sides[0].time_of": "call"},
+    "the rate of requests that are there": {**RATE, "title": "4,900 requests/s", f"{DATA}.in_memory": True},
     "synthetic data, which is another rule's": {CLOCK: None, f"{DATA}.synthetic": True, f"{DATA}.in_memory": True},
 }
 UNSTATED = {

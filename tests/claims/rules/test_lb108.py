@@ -31,6 +31,11 @@ GUILTY = {
         {f"{QUALITY}.options": {"batch": 500, "learning_rate": 0.4, "precision": "float32"}},
         ("error", f"{QUALITY}.options"),
     ),
+    "an option differs from that of the rate": (
+        {f"{QUALITY}.options": {"precision": "float32"}, f"{SPEED}.options": {"precision": "int8"}}
+        | {"sides[0].time_s": None, "sides[0].throughput": 4100.0, "sides[0].operations.flops": None, "scaling": []},
+        ("error", f"{QUALITY}.options"),
+    ),
     "the commits differ": ({f"{QUALITY}.commit": "77aa01b"}, ("warning", f"{QUALITY}.commit")),
     "one of them had changes that are not in the commit": ({f"{SPEED}.dirty": True}, ("warning", f"{QUALITY}.dirty")),
     "the environments differ": ({f"{QUALITY}.environment": "sha256:77"}, ("warning", f"{QUALITY}.environment")),

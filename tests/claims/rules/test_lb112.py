@@ -63,6 +63,12 @@ INNOCENT = {
     "the rate is compared and the quality is as good": RATE,
     "a worse quality that is compared too": {OF: "throughput", **WORSE},
     "the quality is compared and the cost is lower": ACCURACY,
+    "the quality is compared and the title gives both costs": {
+        **ACCURACY,
+        "sides[0].cost_usd": 61.0,
+        "sides[1].cost_usd": 18.0,
+        "title": "448 x 448: 78.9 % for $61; 224 x 224: 76.3 % for 18 USD",
+    },
     "the quality is compared here and the speed there": {
         "comparisons[0]": {**BOTH, "of": "quality"},
         "comparisons[1]": {**BOTH, "of": "latency"},

@@ -11,9 +11,24 @@ from levelbench.claims.rules.lb126_synthetic_data import rule
 DATA = "sides[0].data"
 SYNTHETIC = {f"{DATA}.synthetic": True}
 STEP = {"sides[0].time_of": "step", "sides[0].quality.value": None, "comparisons[0].of": "step"}
+RATE = {
+    **{f"sides[0].{name}": None for name in ("time_s", "time_of", "quality.value", "quality.target")},
+    "sides[0].throughput": 2900.0,
+    "comparisons": [],
+    "sides[1].baseline": None,
+    "title": "2,900 images/s in training",
+}
 
 GUILTY = {
+    "the rate of a training": (
+        {**RATE, **SYNTHETIC, "sides[1].data.synthetic": None},
+        ("warning", f"{DATA}.synthetic"),
+    ),
     "a time to a target": (SYNTHETIC, ("error", f"{DATA}.synthetic")),
+    "a rate beside that of another program with real data": (
+        {**RATE, **SYNTHETIC},
+        ("warning", f"{DATA}.synthetic"),
+    ),
     "the time of a step": ({**SYNTHETIC, **STEP}, ("warning", f"{DATA}.synthetic")),
     "the time of a step, made a time to the target by a comparison": (
         {**SYNTHETIC, **STEP, "comparisons[0].of": "target"},
@@ -36,6 +51,17 @@ INNOCENT = {
     },
     "data of the task whose name sounds made up": {f"{DATA}.name": "random digits in nature"},
     "real data": {},
+    "the upper bound next to the rate with real data": {
+        **RATE,
+        **SYNTHETIC,
+        "title": "2,610 images/s in training, 2,900 with a fixed batch",
+    },
+    "the rate of prompts that were made up": {
+        **RATE,
+        **SYNTHETIC,
+        "title": "2,900 tokens/s",
+        "sides[1].data.synthetic": None,
+    },
 }
 
 

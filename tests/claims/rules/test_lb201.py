@@ -60,3 +60,10 @@ def test_what_a_base_of_fewer_ranks_is_must_be_said():
 def test_no_other_rule_fires_on_its_fault():
     planted = changes(clean_claim(), {f"{C}.base": "the literature", f"{C}.base_time_s": None})
     assert [each for each in other_findings(rule, planted) if each.severity != "not-stated"] == []
+
+
+def test_several_ratios_to_one_base_are_one_finding():
+    three = {f"comparisons[{at}]": {"new": "new", "base": "eager", "ratio": 1.5 + at} for at in range(3)}
+    (finding,) = rule.check(changes(clean_claim(), three))
+    assert finding.field == "comparisons[0].base_time_s"
+    assert "said to be 1.5 (and 2 more to it), but no absolute figure" in finding.found

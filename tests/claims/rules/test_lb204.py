@@ -24,6 +24,15 @@ GUILTY["a ratio of one run"] = (
     {**ALONE, "sides[0].timing.deterministic": None, "sides[0].runs_made": 1, "comparisons[0].interval": None},
     ("warning", "sides[0].runs_made"),
 )
+BOTH_RATES = {
+    f"sides[{at}].{name}": value
+    for at in (0, 1)
+    for name, value in {"time_s": None, "interval": None, "runs": [], "runs_made": 1, "throughput": 390.0}.items()
+} | {f"sides[{at}].timing.deterministic": None for at in (0, 1)}
+GUILTY["two rates of one run each"] = (
+    {**BOTH_RATES, "summaries": [], "comparisons[0].interval": None, "comparisons[0].ratio": None},
+    [("warning", "sides[0].runs_made"), ("warning", "sides[1].runs_made")],
+)
 SOME = {"sides[0].interval": None, "sides[0].runs_made": 50, "sides[0].runs_reached": 33}
 GUILTY["not all runs arrive"] = ({**SOME, "sides[0].timing.deterministic": True}, ("warning", "sides[0].runs_reached"))
 GUILTY["not all runs arrive, and the interval is of those that do"] = (

@@ -37,7 +37,35 @@ GUILTY["no slowdown, with room for one"] = (
     {f"{C}.interval": (0.85, 1.2), f"{C}.of": "step", "title": "No measurable slowdown"},
     ("warning", f"{C}.interval"),
 )
+GUILTY["faster, with an interval that has 1 inside"] = (
+    {f"{C}.interval": (0.93, 1.21), f"{C}.ratio": 1.06, f"{C}.p_value": None, "title": "Our scheduler is 6 % faster"},
+    ("warning", f"{C}.interval"),
+)
+QUALITIES = {**UNBOUNDED, f"{C}.of": "quality", "title": "No quality loss"}
+GUILTY["no loss, with intervals that have room for a large one"] = (
+    {**QUALITIES}
+    | {"sides[0].quality.low": 0.86, "sides[0].quality.high": 0.96}
+    | {"sides[1].quality.low": 0.87, "sides[1].quality.high": 0.97},
+    ("warning", "sides[0].quality.low"),
+)
 INNOCENT = {
+    "no loss, with narrow intervals of both qualities": {
+        **QUALITIES,
+        **{"sides[0].quality.low": 0.941, "sides[0].quality.high": 0.945},
+        **{"sides[1].quality.low": 0.94, "sides[1].quality.high": 0.944},
+    },
+    "an interval with 1 inside, of which the claim says so": {
+        f"{C}.interval": (0.93, 1.21),
+        f"{C}.ratio": 1.06,
+        f"{C}.p_value": None,
+        "title": "1.06 times as fast [0.93, 1.21]: six runs do not tell",
+    },
+    "equal qualities, with intervals of both": {
+        **NOTHING,
+        f"{C}.of": "quality",
+        f"{C}.ratio": None,
+        "title": "The accuracy does not change",
+    },
     "no slowdown, within a narrow interval": {f"{C}.interval": (0.99, 1.02), f"{C}.of": "step", "title": "No slowdown"},
     "no loss of accuracy, beside a wide interval of the speed": {
         f"{C}.interval": (0.85, 2.9),
@@ -105,6 +133,32 @@ def test_no_other_rule_fires_on_its_fault():
 )
 def test_no_difference_in_other_words_needs_a_bound(title):
     assert found(rule, changes(clean_claim(), {**UNBOUNDED, "title": title})) == [("warning", "title")]
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Telemetry has no noticeable effect on training speed",
+        "Speed on a par with the baseline",
+        "As fast as hand-written CUDA",
+        "Matches the speed of C",
+        "Zero overhead",
+        "Comparable performance to NCCL",
+        "The overhead of the profiler is minimal",
+        "Step time is unchanged",
+    ],
+)
+def test_no_difference_in_speed_needs_a_narrow_interval(title):
+    wide = {f"{C}.interval": (0.86, 1.12), f"{C}.ratio": 0.98, f"{C}.of": "step", f"{C}.p_value": None}
+    assert found(rule, changes(clean_claim(), {**wide, "title": title})) == [("warning", f"{C}.interval")]
+    narrow = {**wide, f"{C}.interval": (0.97, 1.0)}
+    assert found(rule, changes(clean_claim(), {**narrow, "title": title})) == []
+
+
+@pytest.mark.parametrize("title", ["Overhead is not negligible", "Not as fast as C", "A non-negligible overhead"])
+def test_words_that_deny_equality_are_no_claim_of_it(title):
+    wide = {f"{C}.interval": (0.86, 1.12), f"{C}.ratio": 0.98, f"{C}.of": "step", f"{C}.p_value": None}
+    assert found(rule, changes(clean_claim(), {**wide, "title": title})) == []
 
 
 @pytest.mark.parametrize("title", ["Matches the accuracy of float32", "Comparable accuracy", "As accurate as float32"])

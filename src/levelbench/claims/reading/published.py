@@ -7,47 +7,26 @@ the one to a target is read. Everything else is not stated.
 
 from __future__ import annotations
 
-import csv
-import html.parser
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from levelbench.claims.hardware import lookup
 from levelbench.claims.reading import NothingStatedError, write_down
+from levelbench.claims.reading.tables import MOST_ROWS, PublishedTable, QuotedCell, tables_of, with_points, words_of
 from levelbench.claims.view import Claim
 from levelbench.errors import UsageError
 
 __all__ = ["ProposedClaim", "propose", "read_published"]
 
-_MOST_BYTES, _MOST_ROWS, _MOST_SPANNED = 8 << 20, 200, 50
-
-
-@dataclass(frozen=True)
-class QuotedCell:
-    """The text of a cell, and the line of the file that it stands in, from 1."""
-
-    text: str
-    line: int
-
-
-@dataclass
-class _Table:
-    """A table with what was said right above it."""
-
-    title: str
-    header: list[QuotedCell]
-    rows: list[list[QuotedCell]] = field(default_factory=list)
-    commas: Literal["thousands", "unclear", "decimals"] = "thousands"
-    """What a comma in a number parts; unclear where it may stand before the decimals."""
-    crossed: bool = False
-    """Whether each row is made of one cell: its name is of the headings of its column and of its row."""
+_MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -115,11 +94,9 @@ def propose(path: Path) -> list[ProposedClaim]:
     if path.stat().st_size > _MOST_BYTES:
         raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    tables = list(_tables(path, text))
+    tables = list(tables_of(path, text))
     forms = ((_crossed(table) or table, table) for table in tables if not _is_of_settings(table))
-    found = [
-        made for form, table in forms if (made := _proposal(form, str(path)) or _proposal(_turned(table), str(path)))
-    ]
+    found = [made for form, table in forms if (made := _proposal(form, str(path)) or _of_columns(table, str(path)))]
     if not found:
         seen = (
             "no table of it states a time with its unit, a rate, a cost, a quality or a ratio"
@@ -130,52 +107,56 @@ def propose(path: Path) -> list[ProposedClaim]:
     return found
 
 
-def _tables(path: Path, text: str) -> Iterator[_Table]:
-    if path.suffix.lower() in (".html", ".htm"):
-        yield from _html(text)
-    elif path.suffix.lower() in (".csv", ".tsv"):
-        yield from _csv(path, text)
-    else:
-        yield from _markdown(text)
-
-
-def _csv(path: Path, text: str) -> Iterator[_Table]:
-    try:
-        dialect: Any = csv.Sniffer().sniff(text[:4096], ",;\t")
-    except csv.Error:
-        dialect = csv.excel
-    reader = csv.reader(text.splitlines(), dialect)
-    rows = [[QuotedCell(each.strip(), reader.line_num) for each in row] for row in reader if row]
-    if rows:
-        table = _Table(path.stem, rows[0], rows[1 : _MOST_ROWS + 1])
-        table.commas = _commas(table, semicolons=dialect.delimiter == ";")
-        yield from _widened(table)
-
-
-def _turned(table: _Table) -> _Table:
+def _turned(table: PublishedTable) -> PublishedTable:
     """The table with a row for each column: the systems side by side, and their figures below one another."""
     rows = [table.header, *(row for row in table.rows if len(row) == len(table.header))]
     header, *columns = [list(column) for column in zip(*rows, strict=True)]
-    return _Table(table.title, header, columns, table.commas)
+    return PublishedTable(table.title, header, columns, table.commas)
 
 
-_DECIMAL_COMMA = re.compile(r"[~≈$]?\s*[-+]?(?:\d{1,3}(?:\.\d{3})+,\d+|0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?![\d,])")
-_DECIMAL_POINT = re.compile(r"[~≈$]?\s*[-+]?\d+\.(?:\d{1,2}|\d{4,})(?!\d)")
-"""Numbers that can be read in one way only: ``10,25`` and ``1.234,5``, or ``10.25``."""
-
-
-def _is_of_speed(table: _Table, columns: list[int]) -> bool:
+def _is_of_speed(table: PublishedTable, columns: Mapping[int, str]) -> bool:
     """Whether its times are as short as programs are, or something says so: plans and timetables are in minutes."""
-    said = " ".join([table.title, *(_words(each.text) for each in table.header)])
+    said = " ".join([table.title, *(words_of(each.text) for each in table.header)])
     short = any(_SHORT.search(row[at].text) for row in table.rows for at in columns if at < len(row))
-    return short or _OF_SPEED.search(said) is not None
+    return short or "time" not in columns.values() or _OF_SPEED.search(said) is not None
 
 
-def _timed_columns(table: _Table, named: int) -> list[int]:
+def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
+    """The columns of several systems with one kind of figure, and what to call these: with the unit of their heading.
+
+    Empty unless all are times, or all rates, and each has a name of its own: other headings are in groups.
+    """
+    columns = dict.fromkeys(_timed_columns(table, named), "time")
+    of_programs = _OF_SPEED.search(table.title) or any(_OF_METHODS.search(each.text) for each in table.header)
+    for at, head in enumerate(table.header):
+        words, unit = words_of(head.text), _unit_of(head.text)
+        system = _without_unit(words)
+        cells = [row[at].text for row in table.rows if max(at, named) < len(row)]
+        if at in columns or at == named or not system or any(each.search(system) for each in _NO_SYSTEMS):
+            continue
+        beside = [rate for cell in cells if (rate := _RATE.fullmatch(cell)) and rate["unit"]]
+        rates = [_RATE_OF.search(words), *(_RATE_OF.fullmatch(rate["unit"]) for rate in beside)]
+        of_bytes = any(rate and rate["bytes"] for rate in rates)
+        if (rates[0] or (not unit and any(rates))) and (of_programs or not of_bytes):
+            columns[at] = f"throughput ({rates[0][0]})" if rates[0] else "throughput"
+        elif unit.lower() in _UNITS and (of_programs or _UNITS[unit.lower()] < 1):
+            columns[at] = f"time ({unit})"
+    kinds = {kind.split()[0] for kind in columns.values()}
+    systems = {_without_unit(words_of(table.header[at].text)) for at in columns}
+    return columns if len(kinds) == 1 and len(systems) == len(columns) else {}
+
+
+def _without_unit(head: str) -> str:
+    """The name of a system in a heading such as ``Ours (ms)`` or ``images/s (A100)``."""
+    rate = _RATE_OF.search(head)
+    return (head.replace(rate[0], "") if rate else _IN_HEADING.sub("", head)).strip(" ,:-()[]")
+
+
+def _timed_columns(table: PublishedTable, named: int) -> list[int]:
     """The columns of times with their unit beside the number, below headings that do not say what they are of."""
     found = []
     for at, head in enumerate(table.header):
-        words = _words(head.text)
+        words = words_of(head.text)
         silent = words and not (_TIMES.search(words) or _OTHER_TIMES.search(words) or _unit_of(head.text))
         rows = [row for row in table.rows if max(at, named) < len(row) and not _ALLOWED.search(row[named].text)]
         if at != named and silent and any(_BEGINS_TIMED.match(row[at].text) for row in rows):
@@ -183,266 +164,61 @@ def _timed_columns(table: _Table, named: int) -> list[int]:
     return found
 
 
-def _is_of_settings(table: _Table) -> bool:
+def _is_of_settings(table: PublishedTable) -> bool:
     """Whether it lists settings, or the steps of one run, of which none is a side of a comparison."""
-    heads = [_words(each.text) for each in table.header]
-    return _SETTINGS.fullmatch(heads[0]) is not None or any(_DEFAULT.fullmatch(head) for head in heads)
+    heads = [words_of(each.text) for each in table.header]
+    if _SETTINGS.fullmatch(heads[0]) or any(_DEFAULT.fullmatch(head) for head in heads):
+        return True
+    named = _name_column(table)
+    cells = [row[named].text for row in table.rows if named < len(row)]
+    # Where times or qualities are in the place of names, its rows are those of a curve.
+    firsts = (next(_fields_of(heads[named], cell), ("", None)) for cell in cells if not _is_words(cell))
+    return any(figure in ("time_s", "quality.metric") for figure, _ in firsts)
 
 
-def _commas(table: _Table, semicolons: bool = False) -> Literal["thousands", "unclear", "decimals"]:
-    """What commas in numbers part, by those that can be read in one way only, and by what parts the cells."""
-    texts = [cell.text for row in table.rows for cell in row]
-    before_decimals = any(map(_DECIMAL_COMMA.match, texts))
-    if semicolons and before_decimals and not any(map(_DECIMAL_POINT.match, texts)):
-        return "decimals"
-    return "unclear" if semicolons or before_decimals else "thousands"
-
-
-def _with_points(text: str, commas: str) -> str | None:
-    """The text of a figure with a point before its decimals; ``None`` where nobody knows what parts its digits."""
-    if commas == "thousands" or not re.match(r"[~≈$]?\s*[-+]?\d", text):
-        return text
-    if commas == "unclear":
-        return None if re.search(r"\d,\d", text) else text
-    plain = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?=,\d)", lambda found: found[0].replace(".", ""), text)
-    return None if re.search(r"\d\.\d", plain) else re.sub(r"(?<=\d),(?=\d)", ".", plain)
-
-
-def _crossed(table: _Table) -> _Table | None:
+def _crossed(table: PublishedTable) -> PublishedTable | None:
     """The table with a row for each of its times, where the systems stand side by side and the tasks below one another.
 
     ``None`` unless several columns have times with their unit beside the number, no heading says what they are of, and
     nothing else is stated: before and after, or one library and another.
     """
     named = _name_column(table)
-    columns = _timed_columns(table, named)
-    rows = [
-        row
-        for row in table.rows
+    columns = _side_by_side(table, named)
+    rows = {
+        at: row
+        for at, row in enumerate(table.rows)
         if named < len(row) <= len(table.header) and row[named].text and not _ALLOWED.search(row[named].text)
-    ]
-    of_times = [_TIMES.search(row[named].text) is not None for row in rows]
-    of_one_time = sum(of_times) <= 1 and all(
-        time or _QUALITY.search(row[named].text) for time, row in zip(of_times, rows, strict=True)
+    }
+    tasks = [row[named].text for row in rows.values()]
+    kinds = ["time" if _TIMES.search(name) else "rate" if _says_rate(name) else "" for name in tasks]
+    of_one_each = max(kinds.count("time"), kinds.count("rate")) <= 1 and all(
+        kind or _QUALITY.search(name) for kind, name in zip(kinds, tasks, strict=True)
     )
-    if len(columns) < 2 or of_one_time or not _is_of_speed(table, columns):
+    if len(columns) < 2 or of_one_each or not _is_of_speed(table, columns):
         return None
-    if any(fields[0][0] != "ratio" for row in rows for at, fields in _stated(table, named, row) if at not in columns):
+    if any(
+        fields[0][0] != "ratio"
+        for row in rows.values()
+        for at, fields in _stated(table, named, row)
+        if at not in columns
+    ):
         return None
+    names = _names(table, named)
+    heads = list(dict.fromkeys(columns.values()))
     crossed = []
-    for row in rows:
-        task = row[named].text if _is_words(row[named].text) else f"{table.header[named].text} {row[named].text}"
-        for at in columns:
-            if at < len(row) and row[at].text:
-                crossed.append([QuotedCell(f"{table.header[at].text}, {task.strip()}", row[at].line), row[at]])
-    rows = [row for row in crossed if next(_fields_of("time", _with_points(row[1].text, table.commas) or ""), None)]
-    return _Table(
-        table.title, [QuotedCell("", 1), QuotedCell("time", 1)], rows[:_MOST_ROWS], table.commas, crossed=True
-    )
+    for number, row in rows.items():
+        task = names[number] if _is_words(names[number]) else f"{table.header[named].text} {names[number]}"
+        for at, head in columns.items():
+            text = row[at].text if at < len(row) else ""
+            if text and next(_fields_of(head, with_points(text, table.commas) or ""), None):
+                name = QuotedCell(f"{_without_unit(table.header[at].text)}, {task.strip()}", row[at].line)
+                crossed.append([name, *(row[at] if each == head else QuotedCell("", 1) for each in heads)])
+    header = [QuotedCell(each, 1) for each in ("", *heads)]
+    return PublishedTable(table.title, header, crossed[:MOST_ROWS], table.commas, crossed=True)
 
 
-def _widened(table: _Table) -> Iterator[_Table]:
-    """A table with a metric and its value in each row, as leaderboards export them: one for each dataset."""
-    heads = [_words(each.text).lower() for each in table.header]
-
-    def column(*names: str) -> int | None:
-        return next((heads.index(name) for name in names if name in heads), None)
-
-    metric, value = column("metric name", "metric"), column("metric value", "value")
-    name = column("model", "model name", "method", "system", "name")
-    if metric is None or value is None or name is None:
-        yield table
-        return
-    of = [at for at in (column("task", "task name"), column("dataset", "dataset name")) if at is not None]
-    wide: dict[str, dict[str, dict[str, QuotedCell]]] = {}
-    named: dict[tuple[str, str], QuotedCell] = {}
-    first_named: dict[str, QuotedCell] = {}
-    for row in table.rows:
-        if len(row) == len(heads):
-            title = ", ".join(row[at].text for at in of) or table.title
-            named.setdefault((title, row[name].text), row[name])
-            first_named.setdefault(row[metric].text, row[metric])
-            wide.setdefault(title, {}).setdefault(row[name].text, {}).setdefault(row[metric].text, row[value])
-    for title, models in wide.items():
-        metrics = dict.fromkeys(each for cells in models.values() for each in cells)
-        header = [QuotedCell("model", 1), *(first_named[each] for each in metrics)]
-        found = []
-        for model, cells in models.items():
-            first = named[title, model]
-            found.append([first, *(cells.get(each, QuotedCell("", first.line)) for each in metrics)])
-        yield _Table(title, header, found, table.commas)
-
-
-_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
-_TABLE = re.compile(r"\s*<table\b", re.IGNORECASE)
-"""A table in HTML on a page in Markdown, where it begins a line."""
-_PIPE = re.compile(r"(?<!\\)\|")
-_MARKS = re.compile(
-    r"(?P<ticks>`+)(?P<code>.+?)(?P=ticks)(?!`)|\\(?P<kept>[\\`*_\[\]#|<>~])|!?\[(?P<text>[^\]]*)\]\([^)]*\)|[*`]{1,3}|(?<![A-Za-z0-9_])_{1,3}(?!_)|(?<!_)_{1,3}(?![A-Za-z0-9_])|"
-    r"</?(?P<tag>\w*)(?:[^\w<>][^<>]*)?>"
-)
-"""What is not shown; an underscore within a word is (``time_s``)."""
-_WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small", "span", "strong", "u"))
-"""Tags that leave the words around them together; a footnote or a break in a cell does not."""
-
-
-_QUOTED = re.compile(r"\s*(?:>\s?)+")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-
-
-def _markdown(text: str) -> Iterator[_Table]:
-    # Nobody sees what is in a comment; its line breaks stay, so that places are those of the page.
-    shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
-    lines = [_QUOTED.sub("", line, count=1) if line.lstrip().startswith(">") else line for line in shown.splitlines()]
-    said, fenced, at = "", False, 0
-    while at < len(lines):
-        line = lines[at]
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        starts = not fenced and "|" in line and at + 1 < len(lines) and "|" in lines[at + 1]
-        if starts and _RULE.fullmatch(lines[at + 1]):
-            table, at = _Table(said, _cells(line, at)), at + 2
-            while at < len(lines) and "|" in lines[at] and len(table.rows) < _MOST_ROWS:
-                table.rows.append(_cells(lines[at], at))
-                at += 1
-            table.commas = _commas(table)
-            yield table
-            continue
-        if not fenced and _TABLE.match(line):
-            end = next((last for last in range(at, len(lines)) if "</table" in lines[last].lower()), len(lines) - 1)
-            # The lines before it are left empty, so that places are those of the page.
-            yield from _html("\n" * at + "\n".join(lines[at : end + 1]), said)
-            at = end + 1
-            continue
-        if not fenced:
-            said = _plain(line).lstrip("# -+").rstrip(" :") or said
-        at += 1
-
-
-def _html(text: str, said: str = "") -> Iterator[_Table]:
-    """The tables of HTML; ``said`` is what was said before it."""
-    parser = _Html(said)
-    parser.feed(text)
-    parser.close()
-    for table in parser.tables:
-        table.commas = _commas(table)
-    yield from (each for each in parser.tables if each.header and each.rows)
-
-
-def _cells(line: str, at: int) -> list[QuotedCell]:
-    inside = line.strip().removeprefix("|")
-    inside = inside[:-1] if inside.endswith("|") and not inside.endswith("\\|") else inside
-    return [QuotedCell(_plain(each).replace("\\|", "|").strip(), at + 1) for each in _PIPE.split(inside)]
-
-
-def _plain(text: str) -> str:
-    return _MARKS.sub(
-        lambda at: " " if _parts(at["tag"]) else at["code"] or at["kept"] or at["text"] or "", text
-    ).strip()
-
-
-def _parts(tag: str | None) -> bool:
-    return bool(tag) and str(tag).lower() not in _WITHIN_WORDS
-
-
-class _Html(html.parser.HTMLParser):
-    """The tables of a page; a table in a table counts to the outer one's cell."""
-
-    def __init__(self, said: str = "") -> None:
-        super().__init__()
-        self.tables: list[_Table] = []
-        self._said, self._depth, self._open, self._line = said, 0, "", 1
-        self._text: list[str] = []
-        self._row: list[QuotedCell] = []
-        self._tags: set[str] = set()
-        self._hidden = False
-        self._span = (1, 1)
-        self._below: dict[int, tuple[int, QuotedCell]] = {}
-        """Cells that reach into the rows below, by column, with the number of these rows."""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden = tag in ("script", "style")
-        if tag == "table":
-            self._depth += 1
-            if self._depth == 1:
-                self.tables.append(_Table(self._said, []))
-                self._below = {}
-        elif self._depth == 1 and tag == "tr":
-            self._end_row()
-        elif self._depth == 1 and tag in ("td", "th", "caption"):
-            self._end_cell()
-            self._open, self._text, self._line = tag, [], self.getpos()[0]
-            named = dict(attrs)
-            self._span = (_span(named.get("colspan")), _span(named.get("rowspan")))
-        elif not self._depth and tag in ("h1", "h2", "h3", "h4", "p"):
-            self._open, self._text = tag, []
-        elif self._open and _parts(tag):
-            self._text.append(" ")
-
-    def handle_data(self, data: str) -> None:
-        if self._open and not self._hidden:
-            self._text.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden = False
-        if tag == "table" and self._depth:
-            if self._depth == 1:
-                self._end_row()
-            self._depth -= 1
-        elif tag == self._open and self._depth <= 1:
-            self._end_cell()
-        elif tag == "tr" and self._depth == 1:
-            self._end_row()
-
-    def _end_cell(self) -> None:
-        text, tag = " ".join("".join(self._text).split()), self._open
-        self._open, self._text = "", []
-        if tag in ("td", "th"):
-            self._fill_from_above()
-            self._tags.add(tag)
-            columns, rows = self._span
-            for _ in range(columns):
-                cell = QuotedCell(text, self._line)
-                if rows > 1:
-                    self._below[len(self._row)] = (rows - 1, cell)
-                self._row.append(cell)
-        elif tag == "caption":
-            self.tables[-1].title = text
-        elif tag and text:
-            self._said = text
-
-    def _fill_from_above(self) -> None:
-        while (at := len(self._row)) in self._below:
-            rows, cell = self._below.pop(at)
-            if rows > 1:
-                self._below[at] = (rows - 1, cell)
-            self._row.append(cell)
-
-    def _end_row(self) -> None:
-        if self._open in ("td", "th"):
-            self._end_cell()
-        if self._row:
-            self._fill_from_above()
-        table, row, self._row = self.tables[-1], self._row, []
-        heads, self._tags = self._tags == {"th"}, set()
-        if row and not table.header:
-            table.header = row
-        elif row and heads and not table.rows and len(row) == len(table.header):
-            table.header = [a if a.text == b.text else _below(a, b) for a, b in zip(table.header, row, strict=True)]
-        elif row and len(table.rows) < _MOST_ROWS:
-            table.rows.append(row)
-
-
-def _below(head: QuotedCell, under: QuotedCell) -> QuotedCell:
-    """A heading with the one under it; before its unit, which stays at the end."""
-    words, unit, end = head.text.rpartition("(")
-    text = f"{words}{under.text} ({end}" if unit else f"{head.text} {under.text}"
-    return QuotedCell(text, under.line)
-
-
-def _span(text: str | None) -> int:
-    """How many columns or rows a cell takes."""
-    return min(max(int(text), 1), _MOST_SPANNED) if text and re.fullmatch("[0-9]{1,9}", text) else 1
+def _says_rate(name: str) -> bool:
+    return _SAYS_RATE.search(name) is not None or _RATE_OF.search(name) is not None
 
 
 _UNITS = {
@@ -469,7 +245,20 @@ _OF_SPEED = re.compile(
     r"\bbench|perform|speed|\bfast|\bslow|\btim(?:e|ing)|latency|runtime|train|\bresults?\b|\bratio\b|\bbefore\b",
     re.IGNORECASE,
 )
-_EMOJI = re.compile("[\u2705\u2728\u26a1\u2b50\ufe0f\U0001f300-\U0001faff]")
+_OF_METHODS = re.compile(
+    r"\b(?:ours|baseline|old|new|main|pr|before|after)\b|speed-?up|improvement|bench|perform|speed|runtime|latency",
+    re.IGNORECASE,
+)
+"""Headings of a table that compares programs, and not of one that lists lengths."""
+_LIMIT = re.compile(r"\b(?:lower|upper) (?:bound|limit|end|ci)\b", re.IGNORECASE)
+"""The heading of a column that bounds a figure of its row, and is no system."""
+_SIZE = re.compile(
+    r"(?:(?:batch|input|image|hidden|seq(?:uence)?|context)[- ]?)?(?:batch|size|length|len)|resolution|concurrency|"
+    r"(?:# ?|num )?(?:threads|gpus|nodes|workers|cores|ranks|processes|clients|users|rows)",
+    re.IGNORECASE,
+)
+"""The heading of a size that tells rows of one name apart, and is no number of a repetition."""
+_EMOJI = re.compile("[\u2020\u2021\u2705\u2728\u26a1\u2b50\ufe0f\U0001f300-\U0001faff]")
 _CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
 _PARTS = re.compile(rf"(?:\d{{1,9}}(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
 _PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
@@ -488,11 +277,13 @@ _IN_HEADING = re.compile(
 _RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
 _TIMES = re.compile(
     r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
-    rf"\b(?:\w*zeit|dauer|temps|durée|tiempo|duración)\b|^(?:mean|median|average|min|max)\s*[(\[]|^{_OF_EACH}\b",
+    rf"\b(?:\w*zeit|dauer|temps|durée|tiempo|duración)\b|^(?:mean|median|average|min|max)\s*[(\[]|"
+    rf"^(?:mean|median|average) (?:{_UNIT})$|^{_OF_EACH}\b",
     re.IGNORECASE,
 )
 _OTHER_TIMES = re.compile(
     r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|\blimit\b|"
+    r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b|confidence|\bmargin\b|"
     r"\bdefaults?\b|\bbudget\b|\bstd\b|\bstd?dev|deviation|variance|σ|\bmin ?/ ?max\b|latency.*\(min\)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b",
@@ -507,17 +298,32 @@ _NO_INTERVAL = re.compile(
     r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation", re.IGNORECASE
 )
 _RATE_OF = re.compile(
-    r"(?:\b(?:throughput|imgs?|images?|tokens?|tok|samples?|steps?|req(?:uest)?s?|queries|sequences|seqs?|it(?:eration)?s?)\W*"
-    r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b)|\b(?:fps|qps|tps)\b)",
+    r"(?<![A-Za-z-])(?:(?P<kilo>(?-i:[kKMG]))? ?(?:throughput|(?P<bytes>(?-i:B)|bytes)|t(?=/s)|imgs?|images?|"
+    r"tokens?|tok|samples?|steps?|req(?:uest)?s?|quer(?:y|ies)|sequences|seqs?|it(?:eration)?s?|ops|operations?|rows?|records?|"
+    r"events?|messages?|msgs?|transactions?|frames?|words?|documents?|calls?|inferences?|predictions?)\W*"
+    r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b)|(?P<thousand>(?-i:[kKM]))?(?:fps|qps|tps|rps)\b)",
     re.IGNORECASE,
 )
-"""Headings of rates per second: ``images/s``, ``throughput (tokens/sec)``, ``FPS``."""
+"""Headings of rates per second: ``images/s``, ``throughput (k tokens/sec)``, ``FPS``; ``1.2 GB/s`` in a cell."""
+_SAYS_RATE = re.compile(r"throughput|\bspeed\b|\brates?\b|performance", re.IGNORECASE)
+_OF_MACHINE = re.compile(
+    r"bandwidth|memory|\b(?:disk|network|link|bus|quota|limit|load)\b|"
+    r"\b(?:request|arrival|offered|sampl(?:e|ing)|frame|refresh) ?rate\b",
+    re.IGNORECASE,
+)
+"""Headings of rates that a machine could reach, or that were asked of a program, and no speed of one."""
 _RECORDED = re.compile(r"\b(?:data ?sets?|videos?|clips?|recordings?|cameras?|sensors?|streams?)\b", re.IGNORECASE)
-_RATE = re.compile(rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?")
+_RATE = re.compile(
+    rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?(?:\s*(?P<unit>[A-Za-z].*))?"
+)
 _KILO = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
-_PRICE = re.compile(r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b", re.IGNORECASE)
-"""What something may be bought for, and no run has cost."""
+_PRICE = re.compile(
+    r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b|"
+    r"\b(?:sav(?:ed|ings?)|monthly|annual|yearly|hardware|machine|device|card|inference|serving|query|token|request)",
+    re.IGNORECASE,
+)
+"""What something may be bought for or save, and no run to a target has cost."""
 _EACH, _STEP = r"(?:\b(?:per|an?|each|one) |/ ?)(?:training )?", r"(?:step|iteration|iter)\b"
 _TIME_OF = (
     ("epoch", re.compile(rf"{_EACH}epoch\b|\bepoch (?:time|duration)|^epoch\b", re.IGNORECASE)),
@@ -537,7 +343,7 @@ _OTHER_QUALITIES = re.compile(
     r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|\bstd\b|\bstd?dev|deviation|"
     r"variance|σ|\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
     r"\bevaluations?\b|\b(?:acc|accuracy|f1|bleu|map|top[- ]?[15])[- ]loss\b|\bloss of\b|\blost\b|"
-    r"\b(?:epochs|steps|iterations) to\b",
+    r"\b(?:epochs|steps|iterations) to\b|\btarget\b|^% of\b|\bpackets?\b",
     re.IGNORECASE,
 )
 """Headings of what is not the quality itself: a difference, a share of another one, a spread, a count."""
@@ -557,54 +363,85 @@ _ALLOWED = re.compile(
     r"time-?outs?\b|\b(?:limits?|defaults?|budgets?|quotas?|delays?|period|retention)\b", re.IGNORECASE
 )
 """The name of a row of times that are set, not measured."""
+_SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
+"""The name of a row that sums up others."""
 _DEFAULT = re.compile(r"defaults?(?: values?)?", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _RUNS = re.compile(
-    r"^(?:n|(?:# |n |num |number of |no\. of )?(?:runs|seeds|trials|repeats|repetitions))$", re.IGNORECASE
+    r"^(?:(?-i:n)|(?:# |n |num |number of |no\. of )?(?:runs|seeds|repeats|repetitions))$", re.IGNORECASE
 )
+_INTERVAL = re.compile(
+    rf"(?:9\d(?:\.\d+)? ?% ?)?(?:ci|confidence intervals?|interval)(?: ?9\d ?%)?(?:\s*[(\[]\s*(?:{_UNIT}|%)\s*[)\]])?",
+    re.IGNORECASE,
+)
+_BOUNDS = re.compile(rf"[(\[]?\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*(?P<high>{_NUMBER})\s*[)\]]?\s*(?:{_UNIT}|%)?")
+"""The heading of a column of intervals, and a cell of it."""
+_SPREAD = re.compile(r"±|\+/-|\[\s*\d")
+"""What stands beside a figure of several runs; without it, ``n`` may be the size of a problem."""
 _OF_RUNS = re.compile(
     r"\b(?:of|over) (?P<of>[1-9]\d{0,5}) (?:runs|seeds|repeats|repetitions)\b|\bn ?= ?(?P<n>[1-9]\d{0,5})\b",
     re.IGNORECASE,
 )
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b", re.IGNORECASE), "hardware"),
+    (
+        re.compile(
+            r"^(?!.*\b(?:memory|ram|vram|cost|price|power|util|usage|hours?)).*"
+            r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b",
+            re.IGNORECASE,
+        ),
+        "hardware",
+    ),
     (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
     (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
 )
-_NOTHING = re.compile(r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various)\W*)?", re.IGNORECASE)
-"""What a cell of words says that names nothing."""
-_SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
-"""The name of a row that sums up others."""
+_NOTHING = re.compile(
+    r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various|yes|no|"
+    r"[\d.,]+ ?(?:[kMGT]i?B|k?W|[GM]Hz))\W*)?",
+    re.IGNORECASE,
+)
+"""What a cell of words says that names nothing, or an amount."""
+_SYSTEM = re.compile(r"^systems?$", re.IGNORECASE)
 _REPORTED = tuple(
     (re.compile(rf"(?<!to )(?<!to the )\b{words}\b", re.IGNORECASE), reported)
     for words, reported in (("median", "median"), ("(?:mean|average)", "mean"), ("(?:best|fastest)", "best"))
 )
 
 
+_NO_SYSTEMS = (
+    *(_TIMES, _OTHER_TIMES, _QUALITY, _RATIO, _COST, _END, _SAYS_RATE, _OF_MACHINE, _RECORDED),
+    re.compile(
+        r"\b(?:mean|median|average|avg|peak|audio|video|speech|length|ages?|warm-?up|jitter|lag|lifetime|interval|inputs?|pause|"
+        r"ttl|date|total|sum)\b",
+        re.IGNORECASE,
+    ),
+)
+"""What a heading says that is no name of one of several systems."""
 _OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
 """Fields that a heading states, and not the cell below it."""
 
 
-def _proposal(table: _Table, file: str) -> ProposedClaim | None:
+def _proposal(table: PublishedTable, file: str) -> ProposedClaim | None:
     """What the table states of each of its rows; ``None`` if no row has a figure, not even one that is left out."""
     named = _name_column(table)
+    names = _names(table, named)
     unclear, left_out = _unclear_columns(table, named)
     quoted: dict[str, QuotedCell] = {}
     sides: list[dict[str, Any]] = []
     ratios: dict[int, tuple[float, QuotedCell]] = {}
     stated = False
     known: set[str] = set()
-    for row in table.rows:
-        if named >= len(row) or not row[named].text:
+    for name, row in zip(names, table.rows, strict=True):
+        if not name:
             continue
-        name, line = row[named].text, row[named].line
-        if why := _passed_over(name, name in known, len(row) > len(table.header)):
+        line = row[named].line
+        sums = _SUMMED.fullmatch(row[named].text) is not None
+        if why := _passed_over(sums, name in known, len(row) > len(table.header)):
             left_out.append(f"line {line} {why}")
             continue
         known.add(name)
         side: dict[str, Any] = {"name": name}
         path = f"sides[{len(sides)}]"
-        if not table.crossed:
+        if not table.crossed and name == row[named].text:
             quoted[f"{path}.name"] = row[named]
         for at, fields in _stated(table, named, row):
             figure = fields[0][0]
@@ -617,49 +454,104 @@ def _proposal(table: _Table, file: str) -> ProposedClaim | None:
                     _put(side, field_name, value)
                     quoted[f"{path}.{field_name}"] = table.header[at] if field_name in _OF_HEADING else row[at]
                 stated |= figure in ("time_s", "throughput", "cost_usd", "quality.metric")
+        _put_interval(side, path, quoted, [*zip(table.header, row, strict=False)])
         quality = side.get("quality", {})
         if quality.get("value", 0.0) > 1:
             # It may be in per cent, and nothing says so: not on the scale of the target.
             quality.pop("target", None)
         sides.append(side)
     compared, said = _comparisons(sides, ratios)
-    if not stated and not compared and not unclear:
+    if not stated and not compared and all(figure == "runs_made" for _, figure in unclear):
         return None
     title = table.title or Path(file).name
     data: dict[str, Any] = {"title": title, "sides": sides, **({"comparisons": compared} if compared else {})}
-    return ProposedClaim(data, {**quoted, **said}, file, tuple(left_out))
+    return ProposedClaim(data, {**quoted, **said}, file, tuple(dict.fromkeys(left_out)))
 
 
-def _passed_over(name: str, known: bool, longer: bool) -> str:
+def _names(table: PublishedTable, named: int) -> list[str]:
+    """The name of each row; where names repeat, with the words of other columns that tell these rows apart."""
+    first = [row[named].text if named < len(row) else "" for row in table.rows]
+    names = first
+    for at in range(len(table.header)):
+        several = {name for name in names if name and names.count(name) > 1}
+        cells = [row[at].text if at < len(row) else "" for row in table.rows]
+        if _SIZE.fullmatch(table.header[at].text):
+            cells = [f"{table.header[at].text} {cell}" if cell else "" for cell in cells]
+        words = [cell for cell in cells if _is_words(cell) and len(cell) <= _LONGEST]
+        unlike = {(name, cell) for name, cell in zip(names, cells, strict=True) if name in several}
+        if several and at != named and len(words) == len(cells) and len(unlike) > len(several):
+            names = [f"{name}, {cell}" if name else "" for name, cell in zip(names, cells, strict=True)]
+    given = [name for name in names if name]
+    return names if len(set(given)) == len(given) else first
+
+
+def _put_interval(
+    side: dict[str, Any], path: str, quoted: dict[str, QuotedCell], row: list[tuple[QuotedCell, QuotedCell]]
+) -> None:
+    """Set the interval that has a column of its own, if the row has one figure and it lies inside."""
+    given = [(name, quoted[f"{path}.{name}"]) for name in ("time_s", "quality.value") if f"{path}.{name}" in quoted]
+    found = [
+        (cell, match)
+        for head, cell in row
+        if _INTERVAL.fullmatch(words_of(head.text)) and (match := _BOUNDS.fullmatch(cell.text))
+    ]
+    if len(given) != 1 or len(found) != 1 or "interval" in side or "low" in side.get("quality", {}):
+        return
+    (name, figure), (cell, match) = given[0], found[0]
+    shown = _VALUE.match(figure.text)
+    low, high = _number(match["low"]), _number(match["high"])
+    if shown is None or not 0 < low <= _number(shown["value"]) <= high:
+        return
+    value = side["time_s"] if name == "time_s" else side["quality"]["value"]
+    ends = [_scaled(end, value / _number(shown["value"])) for end in (low, high)]
+    fields = {"interval": ends} if name == "time_s" else {"quality.low": ends[0], "quality.high": ends[1]}
+    for field_name, end in fields.items():
+        _put(side, field_name, end)
+        quoted[f"{path}.{field_name}"] = cell
+
+
+def _of_columns(table: PublishedTable, file: str) -> ProposedClaim | None:
+    """What the table states of each of its columns; ``None`` if that is nothing but their names."""
+    bounded = any(_LIMIT.search(head.text) for head in table.header)
+    made = None if bounded else _proposal(_turned(table), file)
+    return made if made and any(len(side) > 1 for side in made.data["sides"]) else None
+
+
+def _passed_over(sums: bool, known: bool, longer: bool) -> str:
     """Why a row is not read: what is said of a row that is left out; empty if it is read."""
-    if _SUMMED.fullmatch(name):
+    if sums:
         return "sums up other rows"
     if known:
         return "has the name of a row before it"
     return "has more cells than the heading" if longer else ""
 
 
-def _stated(table: _Table, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
     name = row[named].text if named < len(row) else ""
     turned = _TIMES.search(name) is not None or _ALLOWED.search(name) is not None
     for at, (head, cell) in enumerate(zip(table.header, row, strict=False)):
         if at == named or not cell.text or (turned and not _TIMES.search(head.text)):
             continue
-        text = _with_points(cell.text, table.commas)
+        text = with_points(cell.text, table.commas)
         fields = [] if text is None else list(_fields_of(head.text, text))
-        # The rate of a recording is no speed of a system.
-        if fields and not (fields[0][0] == "throughput" and _RECORDED.search(table.header[named].text)):
+        figure = fields[0][0] if fields else ""
+        # The rate of a recording is no speed of a system, and a row of prices is none of what runs cost.
+        recorded = figure == "throughput" and _RECORDED.search(table.header[named].text)
+        priced = figure == "cost_usd" and (_PER.search(name) or _PRICE.search(name))
+        if fields and not recorded and not priced:
             yield at, fields
 
 
-def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], list[str]]:
+def _unclear_columns(table: PublishedTable, named: int) -> tuple[set[tuple[int, str]], list[str]]:
     """Columns of times, costs or ratios of which none is surely the claim's: each with its field, and why.
 
     A time to a target is the one that is meant where it is the only one, else a mean or median beside extremes.
     """
     unclear: set[tuple[int, str]] = set()
-    said = []
+    said: list[str] = []
+    if table.crossed:
+        return unclear, said
     for figure, what in (("time_s", "times"), ("throughput", "rates"), ("cost_usd", "costs"), ("ratio", "ratios")):
         columns: dict[int, bool] = {}
         for row in table.rows:
@@ -676,10 +568,14 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
             unclear |= {(at, figure) for at in apart}
             heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in apart)
             said.append(f"{heads}, as several columns have {what}")
+    if not any(_SPREAD.search(cell.text) for row in table.rows for cell in row):
+        sizes = [at for at, head in enumerate(table.header) if head.text == "n"]
+        unclear |= {(at, "runs_made") for at in sizes}
+        said += ['"n", which may be a size'] if sizes else []
     qualities = {
         at for row in table.rows for at, fields in _stated(table, named, row) if fields[0][0] == "quality.metric"
     }
-    trained = sorted(at for at in qualities if _TRAINED.search(_words(table.header[at].text)))
+    trained = sorted(at for at in qualities if _TRAINED.search(words_of(table.header[at].text)))
     if trained and len(trained) < len(qualities):
         unclear |= {(at, "quality.metric") for at in trained}
         heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in trained)
@@ -687,9 +583,9 @@ def _unclear_columns(table: _Table, named: int) -> tuple[set[tuple[int, str]], l
     return unclear, said
 
 
-def _central(table: _Table, columns: list[int]) -> list[int]:
+def _central(table: PublishedTable, columns: list[int]) -> list[int]:
     """The columns of a mean or median, if all others are extremes or parts of it."""
-    heads = {at: _words(table.header[at].text) for at in columns}
+    heads = {at: words_of(table.header[at].text) for at in columns}
     found = [at for at, head in heads.items() if any(word.search(head) for word, kind in _REPORTED if kind != "best")]
     return found if all(_END.search(head) for at, head in heads.items() if at not in found) else []
 
@@ -708,7 +604,7 @@ def _put(side: dict[str, Any], name: str, value: Any) -> None:
     side[last] = value
 
 
-def _name_column(table: _Table) -> int:
+def _name_column(table: PublishedTable) -> int:
     """The first column whose cells are mostly words."""
     for at in range(len(table.header)):
         cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
@@ -741,22 +637,25 @@ def _comparisons(
 def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     """The fields of a side that a cell states below its heading."""
     text = _ASIDE.sub("", _EMOJI.sub("", text).strip())
-    match, written, head = _VALUE.fullmatch(text), head, _words(head)
+    match, written, head = _VALUE.fullmatch(text), head, words_of(head)
     of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
     if _SCALED.search(head):
         return
     other = _OTHER_TIMES.search(head) or _OTHER_QUALITIES.search(head)
-    if _RATE_OF.search(head) and not other and (rate := _RATE.fullmatch(text)):
-        value = _scaled(_number(rate["value"]), _KILO[rate["kilo"] or ""])
-        if 0 < value < math.inf:
-            yield "throughput", value
-        return
+    if not other and (_RATE_OF.search(head) or _SAYS_RATE.search(head)) and (rate := _RATE.fullmatch(text)):
+        if (per_s := _per_second(head, rate)) is not None:
+            yield "throughput", per_s
+        if _RATE_OF.search(head) or _RATE_OF.fullmatch(rate["unit"] or ""):
+            return
     if match is None and of_time and (several_s := _seconds_of(text)) is not None:
         yield from _time(head, several_s, (math.nan, math.nan))
         return
     if match is None:
         if not _NOTHING.fullmatch(text):
-            yield from ((_NAMES[kind], text) for words, kind in _WORDS if words.search(head))
+            kinds = [kind for words, kind in _WORDS if words.search(head)]
+            # A system is a database as often as a machine.
+            unsure = _SYSTEM.search(head) and lookup(text) is None
+            yield from ((_NAMES[kind], text) for kind in kinds if kind != "hardware" or not unsure)
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
     if not math.isfinite(value) or (value < 0 and not _QUALITY.search(head)):
@@ -788,9 +687,19 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
         yield from _time(head, _scaled(value, unit_s), _ends(head, match, unit_s))
 
 
-def _words(head: str) -> str:
-    """A heading such as ``wall_time_s`` in words."""
-    return head.replace("_", " ").strip()
+def _per_second(head: str, rate: re.Match[str]) -> float | None:
+    """A rate with the thousands and the unit of its cell and of its heading; ``None`` unless they agree on one unit."""
+    above, beside = _RATE_OF.search(head), _RATE_OF.fullmatch(rate["unit"] or "")
+    if (rate["unit"] and beside is None) or not (above or beside):
+        return None
+    units = [each for each in (above, beside) if each is not None]
+    kilo = [each for each in (rate["kilo"], *(one["kilo"] or one["thousand"] for one in units)) if each]
+    # Bytes per second are of a machine or a cable unless something says that they are a speed.
+    of_machine = _OF_MACHINE.search(head) or (any(each["bytes"] for each in units) and not _SAYS_RATE.search(head))
+    if len(kilo) > 1 or of_machine:
+        return None
+    value = _scaled(_number(rate["value"]), _KILO["".join(kilo)])
+    return value if 0 < value < math.inf else None
 
 
 def _unit_of(head: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,8 +14,8 @@ from levelbench.claims.view import Claim, ComparisonView, QualityView, ScalingPo
 from levelbench.records.schema import better_of
 
 __all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "claimed", "compared", "direction_of", "guilty"]
-__all__ += ["is_training", "level_of", "misses", "not_stated", "number", "of_another", "pairs", "percent"]
-__all__ += ["quality_is_claimed", "seconds", "sides", "times"]
+__all__ += ["is_training", "is_training_rate", "level_of", "misses", "not_stated", "number", "of_another"]
+__all__ += ["pairs", "percent", "quality_is_claimed", "seconds", "sides", "times"]
 
 
 class ComparedPair(NamedTuple):
@@ -196,3 +197,13 @@ def misses(quality: QualityView, level: Level | None) -> bool:
 def is_training(side: Side) -> bool:
     """Whether the time of a side is a training time: of a run, an epoch, a step, or to a target."""
     return side.time_of in TRAINING_TIMES
+
+
+_TRAINS = re.compile(r"(?<![a-z])(?:pre-?)?train(?:s|ed|ers?|ing)?(?![a-z])", re.IGNORECASE)
+
+
+def is_training_rate(claim: Claim, side: Side) -> bool:
+    """Whether its figure is a rate without a time, and the claim's words are about training."""
+    if side.throughput is None or side.time_s is not None or side.time_of not in (None, *TRAINING_TIMES):
+        return False
+    return side.time_of is not None or any(_TRAINS.search(text) for text in (claim.title, side.name))

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from levelbench.claims.hardware import Identification, lookup
 from levelbench.claims.view import HardwareView, Side
 
-__all__ = ["ResolvedHardware", "machine_of", "precision_name", "precision_of"]
+__all__ = ["ACCELERATOR", "ResolvedHardware", "machine_of", "precision_name", "precision_of"]
 
 _ALIASES = {
     "fp64": "float64",
@@ -22,7 +22,7 @@ _ALIASES = {
     "fp8": "float8",
 }
 _T = TypeVar("_T", int, float)
-_ACCELERATOR = re.compile(r"\b([gt]pus?|accelerators?|fpgas?|asics?)\b")
+ACCELERATOR = re.compile(r"\b([gt]pus?|accelerators?|fpgas?|asics?)\b")
 _PROCESSOR = re.compile(r"\b(cpus?|processors?|cores?|xeon|epyc|ryzen|opteron)\b")
 _ONE_CORE = re.compile(r"\b(single|one|1)[- ]?((cpu|processor)[- ]?)?(core|thread(ed)?)\b")
 
@@ -46,6 +46,11 @@ class ResolvedHardware(NamedTuple):
     price_per_hour: float | None
     matched: str
     counted: bool
+
+    @property
+    def only_cores(self) -> bool:
+        """Whether nothing but its cores is known, which no accelerator can be compared with."""
+        return self.known and not self.peaks and self[5:6] + self[7:10] == (None,) * 4
 
     @property
     def known(self) -> bool:
@@ -130,7 +135,7 @@ def _accelerated(hardware: HardwareView, match: Identification | None) -> bool |
     if match is not None and match.device is not None:
         return match.is_accelerator
     text = (hardware.description or "").lower()
-    if _ACCELERATOR.search(text):
+    if ACCELERATOR.search(text):
         return True
     return False if hardware.processor is not None or _PROCESSOR.search(text) or _ONE_CORE.search(text) else None
 

@@ -36,6 +36,8 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         yield from _missed(points, quality, claim.read_from == "claim")
         yield from _fallen(points, quality)
         yield from _unsaid(name, points)
+        if direction_of(quality) is None:
+            yield from _unnamed(name, points)
     if not claim.scaling:
         for pair in pairs(claim):
             yield from _grown(pair)
@@ -102,6 +104,17 @@ def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Diagnostic]:
     ranks = ", ".join(str(each.ranks) for _, each in silent)
     what = f"whether '{name}' reached its target on {ranks} ranks, and with what quality"
     yield not_stated(f"scaling[{at}].reached", what, _RERUN, point.where)
+
+
+def _unnamed(name: str, points: list[_Indexed]) -> Iterator[Diagnostic]:
+    """A quality that changes as it scales, of which nobody knows whether higher is better."""
+    known = [(at, point) for at, point in points if point.quality is not None and point.reached is None]
+    if len({point.quality for _, point in known}) < 2:
+        return
+    (_, first), (at, last) = known[0], known[-1]
+    what = f"the metric of the quality of '{name}', {number(first.quality or 0.0, 4)} on {plural(first.ranks, 'rank')}"
+    what += f" and {number(last.quality or 0.0, 4)} on {last.ranks:,}: whether it gets worse"
+    yield not_stated(f"scaling[{at}].quality", what, "name the side's quality.metric, or its direction", last.where)
 
 
 def _grown(pair: ComparedPair) -> Iterator[Diagnostic]:

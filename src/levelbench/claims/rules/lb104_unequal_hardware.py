@@ -8,7 +8,7 @@ from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, of_another, pairs, times
-from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
+from levelbench.claims.rules._machines import ACCELERATOR, ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
 from levelbench.report.numbers import plural
 
@@ -19,7 +19,11 @@ _WIDEST = ("float32", "tf32", "bfloat16", "float16", "float8", "float64")
 """Precisions to compare by default: the usual one for training first, then narrower ones."""
 _MUCH = 1.5
 _COUNT = re.compile(r"^\d+ ?(?:x ?)?")
+_WORD = re.compile(r"[^\W_]+")
+_ANY_MACHINE = {"nvidia", "amd", "intel", "tesla", "google", "gpu", "gpus", "x"}
+_MACHINES = re.compile(r"\b(?:cards?|chips?|machines?|accelerators?|hardware|generations?)\b", re.IGNORECASE)
 _YEARS = 3
+_COUNTED = ("accelerators", "nodes", "cores")
 _THREADS = re.compile(r"\b(?:threads?|threaded|cores?|serial|sequential|parallel\w*|scal(?:es|ing))\b", re.IGNORECASE)
 """Words of a claim that more threads are faster than fewer."""
 _DO = "measure both sides on the same machine, or claim a difference between systems, not methods"
@@ -33,10 +37,29 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         new, base = machine_of(pair.new.hardware), machine_of(pair.base.hardware)
         yield from _unsaid(pair, new, base)
         yield from _single_core(pair, new, base)
-        yield from _older(pair, new, base)
-        yield from _weaker(pair, new, base)
-        yield from _fewer(pair, new, base)
+        if not _are_machines(pair, new, base, claim):
+            yield from _older(pair, new, base)
+            yield from _weaker(pair, new, base)
+            yield from _fewer(pair, new, base)
         yield from _idle_cores(pair, new, base, claim)
+
+
+def _are_machines(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware, claim: Claim) -> bool:
+    """Whether both sides are called by their hardware alone: machines are compared, and not what runs on them.
+
+    So must the claim say, unless it is a table, whose title says nothing of what is claimed.
+    """
+    names = _words(pair.new.name) | _words(pair.base.name)
+    said = claim.read_from == "page" or _MACHINES.search(claim.title) or names <= _words(claim.title)
+    if of_another(pair) or not said:
+        return False
+    both = ((pair.new, new), (pair.base, base))
+    return all(set() < _words(side.name) <= _words(machine.name) for side, machine in both)
+
+
+def _words(name: str) -> set[str]:
+    """The words of a machine's name, without those that every machine's name may have."""
+    return {word for word in map(str.lower, _WORD.findall(_COUNT.sub("", name.strip()))) if word not in _ANY_MACHINE}
 
 
 def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
@@ -46,7 +69,8 @@ def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
         # One program in two settings: its author has timed both, and had no reason to do so on two machines.
         return
     for side, field, machine in ((pair.new, pair.new_field, new), (pair.base, pair.base_field, base)):
-        if not machine.known:
+        other = base if machine is new else new
+        if not machine.known or (other.accelerated and machine.only_cores and machine.cores_used != 1):
             what = f"the release year and the peak of '{machine.name}' (side '{side.name}'): not in the table either"
             if side.hardware == HardwareView():
                 what = f"on which hardware '{side.name}' was measured"
@@ -60,8 +84,9 @@ def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
 def _single_core(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     """A processor with only a few cores in use, compared with an accelerator."""
     used, cores = base.cores_used, base.cores
+    accelerated = new.accelerated or (new.accelerated is None and ACCELERATOR.search(pair.new.name.lower()))
     if (
-        not new.accelerated
+        not accelerated
         or base.accelerated is not False
         or used is None
         or (used > 1 and (cores is None or used >= cores))
@@ -128,17 +153,17 @@ def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -
 
 
 def _fewer(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
-    """More devices of a kind that neither side names: 64 GPUs against 8."""
-    ours, theirs = pair.new.hardware.accelerators, pair.base.hardware.accelerators
+    """More devices or nodes of a kind that neither side names: 64 GPUs against 8."""
+    counts = {name: (getattr(pair.new.hardware, name), getattr(pair.base.hardware, name)) for name in _COUNTED}
+    field, (ours, theirs) = next(((name, both) for name, both in counts.items() if all(both)), ("", (None, None)))
     kinds = {_COUNT.sub("", machine.name.lower()) for machine in (new, base)}
-    if not ours or not theirs or new.known or base.known or len(kinds) > 1 or ours < _MUCH * theirs:
+    figures = any(machine.known and not machine.only_cores for machine in (new, base))
+    if not ours or not theirs or figures or len(kinds) > 1 or ours < _MUCH * theirs:
         return
     if pair.comparison.base_kind in _OWN_SCALING or _scales(pair):
         return
-    found = (
-        f"'{new.name}' are {times(ours / theirs)} as many as '{base.name}' of the base{_credit(pair, ours / theirs)}"
-    )
-    yield guilty(f"{pair.new_field}.hardware.accelerators", found, _DO, pair.where, "warning")
+    found = f"'{pair.new.name}' has {ours:,} {field}, and '{pair.base.name}' {theirs:,}{_credit(pair, ours / theirs)}"
+    yield guilty(f"{pair.new_field}.hardware.{field}", found, _DO, pair.where, "warning")
 
 
 def _idle_cores(

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import claimed, compared, guilty, is_training, not_stated, percent, sides
+from levelbench.claims.rules._common import (
+    claimed,
+    compared,
+    guilty,
+    is_training,
+    is_training_rate,
+    not_stated,
+    percent,
+    sides,
+)
 from levelbench.claims.view import Claim, Side
 
 _INPUT = re.compile(
@@ -21,7 +30,8 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
     ratios = compared(claim)
     asked = {side.name for _, side in claimed(claim) if about_input or _is_own_figure(side, ratios)}
     for field, side in sides(claim):
-        if is_training(side) and side.time_s is not None and side.data.synthetic is not True:
+        timed = is_training(side) and side.time_s is not None
+        if (timed or is_training_rate(claim, side)) and side.data.synthetic is not True:
             found = [*_clock(field, side), *(_before(field, side, about_input))]
             yield from (each for each in found if each.severity != "not-stated" or side.name in asked)
 

@@ -25,7 +25,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 
 def _has_speed(claim: Claim, side: Side) -> bool:
-    if side.time_s is not None or side.operations.flops is not None:
+    if side.time_s is not None or side.throughput is not None or side.operations.flops is not None:
         return True
     return any(point.side == side.name for point in claim.scaling)
 
@@ -121,7 +121,7 @@ def _split_between_sides(claim: Claim) -> Iterator[Diagnostic]:
         if pair.comparison.quality_compared or any(each.new.name in mine for each in judged):
             continue
         other = next((each for each in judged if each.base.name == pair.base.name), None)
-        if other is None or other.new.time_s is not None:
+        if other is None or other.new.time_s is not None or other.new.throughput is not None:
             continue
         found = f"against '{pair.base.name}', the speed is of '{pair.new.name}' and the quality of '{other.new.name}'"
         found += "; neither has both figures"

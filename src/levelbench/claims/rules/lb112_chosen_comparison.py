@@ -109,7 +109,7 @@ def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
         what = f"the target of '{pair.new.name}' and of '{pair.base.name}'"
         yield not_stated(f"{pair.new_field}.quality.target", what, _ALIKE, pair.where)
     elif of == "quality" and not any(each.of in _SPEED for each in others):
-        yield from _quality_only(pair)
+        yield from _quality_only(pair, claim.title)
     elif of is None and pair.new.quality.value is None and pair.new.time_s is not None and _may_differ(pair, claim):
         what = f"the quality of '{pair.new.name}' and of '{pair.base.name}'"
         yield not_stated(f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
@@ -162,7 +162,7 @@ def _grown(pair: ComparedPair) -> bool:
     return more or (new.global_batch or 0) > (base.global_batch or new.global_batch or 0)
 
 
-def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
+def _quality_only(pair: ComparedPair, title: str) -> Iterator[Diagnostic]:
     new, base, compared = pair.new, pair.base, pair.comparison.performance_compared
     if compared:
         return
@@ -174,7 +174,9 @@ def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
     else:
         paid = None
     if paid is not None:
-        if paid[0] > 1.1 * paid[1]:
+        said = (re.escape(each.removesuffix(" USD")) for each in paid[2:])
+        in_title = all(re.search(rf"(?<![\d.,]){each}(?![\d]|[.,]\d)", title) for each in said)
+        if paid[0] > 1.1 * paid[1] and not in_title:
             found = "the quality is compared, but not what it takes:"
             found += f" '{new.name}' {paid[2]}, '{base.name}' {paid[3]}"
             yield guilty(field, found, _BOTH, pair.where, _said(compared))

@@ -13,21 +13,29 @@ _DO = "give the time of the base in seconds, on which hardware, and whether it i
 
 
 def _check(claim: Claim) -> Iterator[Diagnostic]:
+    without: dict[tuple[str, str | None], list[tuple[str, ComparisonView]]] = {}
     for at, comparison in enumerate(claim.comparisons):
         if comparison.ratio is not None and comparison.of != "quality":
-            yield from _compared(claim, comparison, f"comparisons[{at}]")
+            if _has_base(claim, comparison, claim.side(comparison.base)):
+                yield from _of_ranks(claim, comparison, f"comparisons[{at}]")
+            else:
+                of_base = without.setdefault((comparison.base, comparison.of), [])
+                of_base.append((f"comparisons[{at}]", comparison))
+    # One figure of the base answers for all ratios to it.
+    for (field, comparison), *others in without.values():
+        ratio = (
+            f"the ratio of '{comparison.new}' to '{comparison.base}' is said to be {number(comparison.ratio or 0.0)}"
+        )
+        more = f" (and {len(others)} more to it)" if others else ""
+        found = f"{ratio}{more}, but no absolute figure of the latter is given"
+        yield guilty(f"{field}.base_time_s", found, _DO, comparison.where or claim.where, "warning")
     yield from _drawn(claim)
 
 
-def _compared(claim: Claim, comparison: ComparisonView, field: str) -> Iterator[Diagnostic]:
+def _of_ranks(claim: Claim, comparison: ComparisonView, field: str) -> Iterator[Diagnostic]:
     base, new = claim.side(comparison.base), claim.side(comparison.new)
     where = comparison.where or claim.where
-    if not _has_base(claim, comparison, base):
-        of = f"'{comparison.new}' to '{comparison.base}'"
-        ratio = number(comparison.ratio or 0.0)
-        found = f"the ratio of {of} is said to be {ratio}, but no absolute figure of the latter is given"
-        yield guilty(f"{field}.base_time_s", found, _DO, where, "warning")
-    elif comparison.base_kind is None and base is not None and new is not None and _ranks(new) > _ranks(base):
+    if comparison.base_kind is None and base is not None and new is not None and _ranks(new) > _ranks(base):
         what = f"whether '{comparison.base}', with {_ranks(base)} of {_ranks(new)} ranks, is serial or one process"
         do = "say whether the base is the best serial program or the parallel one with a single process"
         yield not_stated(f"{field}.base_kind", what, do, where)

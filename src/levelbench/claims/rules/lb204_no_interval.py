@@ -37,7 +37,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
     said: list[list[float]] = []
     for field, side in sides(claim):
         if side.time_s is None:
-            yield from _rated(side, field)
+            yield from _rated(claim, side, field)
             continue
         found = list(_some_arrive(claim, side, field))
         if not found and side.interval is None and side.timing.deterministic is not True:
@@ -123,21 +123,24 @@ def _has_speed(side: Side) -> bool:
     return side.time_s is not None or side.throughput is not None
 
 
-def _rated(side: Side, field: str) -> Iterator[Diagnostic]:
+def _rated(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     """A rate without a time; its interval is one of a time or of a ratio, which it has not."""
-    if side.throughput is not None and side.timing.deterministic is not True and not side_times(side):
-        of_runs = "an interval of" if side.runs_made else "of how many runs"
-        what = f"{of_runs} the {number(side.throughput, 4)} a second of '{side.name}'"
-        what += "" if side.runs_made else " are, and their interval"
+    if side.throughput is None or side.timing.deterministic is True or side_times(side):
+        return
+    rate = f"the {number(side.throughput, 4)} a second of '{side.name}'"
+    if _of_one_run(side) and _is_compared(claim, side):
+        yield guilty(f"{field}.runs_made", f"{rate} are of one run, which may be luck", _DO, side.where, "warning")
+    else:
+        what = f"an interval of {rate}" if side.runs_made else f"of how many runs {rate} are, and their interval"
         yield not_stated(f"{field}.throughput", what, _DO, side.where)
 
 
 def _is_compared(claim: Claim, side: Side) -> bool:
-    """Whether a ratio is claimed of it that has no interval, or is implied by the times of both sides."""
+    """Whether a ratio is claimed of it that has no interval, or is implied by the speeds of both sides."""
     for each in claim.comparisons:
         if each.interval is None and side.name in (each.new, each.base):
             others = (claim.side(name) for name in (each.new, each.base))
-            if each.ratio is not None or all(other is not None and other.time_s is not None for other in others):
+            if each.ratio is not None or all(other is not None and _has_speed(other) for other in others):
                 return True
     return False
 
