@@ -50,7 +50,8 @@ class ResolvedHardware(NamedTuple):
     @property
     def only_cores(self) -> bool:
         """Whether nothing but its cores is known, which no accelerator can be compared with."""
-        return self.known and not self.peaks and self[5:6] + self[7:10] == (None,) * 4
+        figures = (self.year, self.bandwidth, self.power_w, self.price_per_hour)
+        return self.known and not self.peaks and figures == (None,) * 4
 
     @property
     def known(self) -> bool:
