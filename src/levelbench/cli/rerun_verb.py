@@ -215,8 +215,12 @@ def _with_its_own_seeds(
     if own.found.kind == "inconsistent":
         said = f"with its own seeds, {own.found.reason}"
         return dataclasses.replace(own, found=dataclasses.replace(own.found, reason=said))
-    agree = own.found.samples.kind == "consistent"
-    said = "its own seeds need what is claimed" if agree else "its own seeds cannot tell either"
+    ratio = own.found.samples.ratio
+    if own.found.samples.kind != "consistent" or ratio is None:
+        said = "its own seeds cannot tell either"
+    else:
+        times = f"{ratio:.2f} times ".removeprefix("1.00 times ")
+        said = f"its own seeds need {times}what is claimed"
     return dataclasses.replace(fresh, found=dataclasses.replace(fresh.found, reason=f"{fresh.found.reason}; {said}"))
 
 
