@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -260,8 +261,24 @@ def _zero_gradients(subject: OptimizerTrial) -> Iterator[Finding]:
         yield passed("nothing moves")
     elif all((np.abs(found.last[name]) <= np.abs(found.values[0][name])).all() for name in moved):
         yield noted("the parameters shrink: weight decay")
+    elif (share := _fading(found, subject.run(steps=5))) is not None:
+        yield noted(f"{moved[0]!r} moves by {share:.1g} of a step, and less in each: its state does not begin at 0")
     else:
         yield failed(f"{moved[0]!r} moves away from zero", "do not move without a gradient")
+
+
+_FADED = 0.01
+
+
+def _fading(still: Run, usual: Run) -> float | None:
+    """The share of a usual first step that is made without a gradient, if it is small and each further one smaller."""
+
+    def longest(found: Run) -> list[float]:
+        return [max(float(np.abs(b[name] - a[name]).max(initial=0)) for name in b) for a, b in pairwise(found.values)]
+
+    ways = longest(still)
+    share = ways[0] / max(longest(usual)[0], 1e-300)
+    return share if share < _FADED and all(b < 0.99 * a for a, b in pairwise(ways)) else None
 
 
 def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
