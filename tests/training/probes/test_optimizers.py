@@ -59,6 +59,27 @@ def test_a_state_that_begins_above_zero_and_fades_is_noted_and_one_that_stays_is
     assert "zero gradients" in failed_probes(Drifts(0.01))
 
 
+class Coefficients(SGD):
+    """A state in float64: coefficients that stay, or a count of steps."""
+
+    grows = 0.0
+
+    def init(self, parameter):
+        return np.array([3.4445, -4.775, 2.0315])
+
+    def update(self, parameter, gradient, state, step, lr):
+        return parameter - lr * gradient, state + self.grows
+
+
+class Counts(Coefficients):
+    grows = 1.0
+
+
+def test_constants_in_float64_are_no_state_and_what_changes_is():
+    assert "dtype and shape" not in failed_probes(Coefficients(0.01))
+    assert "dtype and shape" in failed_probes(Counts(0.01))
+
+
 def test_gradients_below_a_fixed_number_that_move_nothing_are_found():
     assert "scale of gradients" in failed_probes(Threshold(0.01))
 
