@@ -436,6 +436,12 @@ def test_a_target_that_is_rounded_among_the_inputs_is_found():
     assert "input 2 rises and falls with target 0" in report["label among inputs"]
 
 
+def test_inputs_that_are_the_targets_of_an_autoencoder_are_not_accused():
+    made = series(np.random.default_rng(0).standard_normal(970))
+    parts = {name: Split((each.inputs, each.inputs.copy())) for name, each in made.splits().items()}
+    assert "label among inputs" not in found(replace(made, **parts), task(quality=RMSE(0.1)))
+
+
 def test_targets_that_a_split_lacks_are_found():
     made = series(np.random.default_rng(0).standard_normal(970))
     blank = replace(made, test=Split((made.test.inputs, np.zeros_like(made.test.labels))))
