@@ -75,6 +75,19 @@ class Counts(Coefficients):
     grows = 1.0
 
 
+class NeedsClosure(SGD):
+    def update(self, parameter, gradient, state, step, lr):
+        raise RuntimeError("it needs a closure")
+
+
+def test_what_all_shapes_raise_is_one_finding_and_a_closure_has_its_own_advice():
+    (finding,) = check_optimizer(NeedsClosure(0.01), steps=STEPS).report.of("shapes")
+    assert (finding.found, "without a closure" in finding.do) == (
+        "a parameter of any shape raised RuntimeError: it needs a closure",
+        True,
+    )
+
+
 def test_constants_in_float64_are_no_state_and_what_changes_is():
     assert "dtype and shape" not in failed_probes(Coefficients(0.01))
     assert "dtype and shape" in failed_probes(Counts(0.01))

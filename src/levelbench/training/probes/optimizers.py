@@ -668,20 +668,25 @@ def _namesake(optimizer: Optimizer) -> str:
 def _shapes(optimizer: Optimizer, backend: Backend, seed: int) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
     """The shapes that it accepts, and the findings on the others."""
     taken: dict[str, tuple[int, ...]] = {}
-    findings = []
+    findings, raised = [], []
+    do = "accept parameters of any shape, or raise a DefinitionError"
     for name, shape in SHAPES.items():
         try:
             run(optimizer, backend, Quadratic(name, {name: shape}, seed), 2)
         except LevelbenchError as error:
             findings.append(noted(f"it refuses a {name} of shape {shape}: {error.found}", probe="shapes"))
         except Exception as error:  # noqa: BLE001  # user code may raise anything
-            found = f"a {name} of shape {shape} raised {type(error).__name__}: {error}"
-            do = "accept parameters of any shape, or raise a DefinitionError"
+            raised.append(f"{type(error).__name__}: {error}")
+            found = f"a {name} of shape {shape} raised {raised[-1]}"
             # Frameworks' own optimizers are as they are: PyTorch's Adafactor divides by the number of elements.
-            theirs = isinstance(optimizer, Native) and 0 in shape
+            theirs = isinstance(optimizer, Native) and (0 in shape or optimizer.made is None)
             findings.append(noted(found, probe="shapes") if theirs else failed(found, do, probe="shapes"))
         else:
             taken[name] = shape
+    if len(raised) == len(SHAPES) and len(set(raised)) == 1:
+        if "closure" in raised[0]:
+            do = "write a step without a closure: gradients are given, and the loss cannot be evaluated again"
+        findings = [failed(f"a parameter of any shape raised {raised[0]}", do, probe="shapes")]
     if not findings:
         findings.append(passed(", ".join(SHAPES), probe="shapes"))
     return taken, findings
