@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from levelbench.operators.frameworks import open_framework
 from levelbench.training import optimizers as ours
+from levelbench.training.optimizers.wrappers import Native
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 optax = pytest.importorskip("optax", reason="optax is not installed")
@@ -64,3 +66,32 @@ def optax_paths(problem):
 def test_a_rule_equals_optax_at_each_of_1000_steps_in_float32(optax_paths, assert_same_path, pair):
     asked, theirs = optax_paths
     assert_same_path(asked.run(PAIRS[pair][0]), theirs[pair], 1e-5)
+
+
+def started(optimizer):
+    """Parameters on JAX, and a stepper of this transformation for them, with two steps made."""
+    backend = open_framework("jax", "cpu")
+    parameters = {"weight": backend.array(np.ones((2, 3), np.float32)), "bias": backend.array(np.ones(3, np.float32))}
+    stepper = Native.of(optimizer).start(backend, parameters)
+    for step in (1, 2):
+        stepper.step({name: each / 2 for name, each in parameters.items()}, step, 1.0)
+    return parameters, stepper
+
+
+def test_a_schedule_free_transformation_in_a_chain_is_evaluated_with_its_average():
+    parameters, stepper = started(optax.chain(optax.clip(1.0), optax.contrib.schedule_free_sgd(0.1)))
+    averaged = stepper.averaged()
+    expected = optax.contrib.schedule_free_eval_params(stepper._state[1], dict(parameters))
+    assert all(np.array_equal(averaged[name], expected[name]) for name in parameters)
+    assert not np.array_equal(averaged["bias"], parameters["bias"])
+    assert started(optax.sgd(0.1))[1].averaged() is None
+
+
+def test_a_transformation_with_a_random_key_continues_from_its_state():
+    (one, stepper), (two, other) = (started(optax.noisy_sgd(0.1, key=jax.random.key(seed))) for seed in (0, 1))
+    for name, each in one.items():
+        two[name] = each
+    other.restore(stepper.state())
+    for parameters, of in ((one, stepper), (two, other)):
+        of.step({name: each / 2 for name, each in parameters.items()}, 3, 1.0)
+    assert all(np.array_equal(one[name], two[name]) for name in one)

@@ -36,6 +36,63 @@ class Threshold(SGD):
         return parameter - lr * gradient * (abs(gradient) > 1e-3), state
 
 
+class Begun(SGD):
+    """Momentum whose state begins at ``begin``, as both moments do in optax's Yogi, and keeps ``kept`` of it a step."""
+
+    begin, kept = 1e-6, 0.9
+
+    def init(self, parameter):
+        return 0 * parameter + self.begin
+
+    def update(self, parameter, gradient, state, step, lr):
+        state = self.kept * state + gradient
+        return parameter - lr * state, state
+
+
+class Drifts(Begun):
+    kept = 1.0
+
+
+def test_a_state_that_begins_above_zero_and_fades_is_noted_and_one_that_stays_is_found():
+    (finding,) = check_optimizer(Begun(0.01), steps=STEPS).report.of("zero gradients")
+    assert (finding.status, "does not begin at 0" in finding.found) == ("noted", True)
+    assert "zero gradients" in failed_probes(Drifts(0.01))
+
+
+class Coefficients(SGD):
+    """A state in float64: coefficients that stay, or a count of steps."""
+
+    grows = 0.0
+
+    def init(self, parameter):
+        return np.array([3.4445, -4.775, 2.0315])
+
+    def update(self, parameter, gradient, state, step, lr):
+        return parameter - lr * gradient, state + self.grows
+
+
+class Counts(Coefficients):
+    grows = 1.0
+
+
+class NeedsClosure(SGD):
+    def update(self, parameter, gradient, state, step, lr):
+        raise RuntimeError("it needs a closure")
+
+
+def test_what_all_shapes_raise_is_one_finding_and_a_closure_has_its_own_advice():
+    (finding,) = check_optimizer(NeedsClosure(0.01), steps=STEPS).report.of("shapes")
+    assert (finding.found, "without a closure" in finding.do) == (
+        "a parameter of any shape raised RuntimeError: it needs a closure",
+        True,
+    )
+
+
+def test_constants_in_float64_are_no_state_and_what_changes_is():
+    assert "dtype and shape" not in failed_probes(Coefficients(0.01))
+    assert "dtype and shape" in failed_probes(Counts(0.01))
+
+
 def test_gradients_below_a_fixed_number_that_move_nothing_are_found():
     assert "scale of gradients" in failed_probes(Threshold(0.01))
 

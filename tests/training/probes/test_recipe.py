@@ -359,7 +359,6 @@ def of_scores(function):
         (of_scores(lambda f, scores, labels, _: f.cross_entropy(f.relu(scores), labels)), "for all scores below 0"),
         (of_scores(lambda f, scores, labels, _: f.nll_loss(f.log_softmax(scores, 0), labels)), "each of them twice"),
         (focal(lambda share: 1 - share), ""),
-        (of_scores(lambda f, scores, labels, _: f.cross_entropy(scores, labels, reduction="sum")), ""),
         (of_scores(lambda f, scores, labels, _: f.multi_margin_loss(scores, labels)), ""),
         (of_scores(lambda f, scores, _, wanted: f.binary_cross_entropy_with_logits(scores, wanted)), ""),
         (of_scores(lambda f, scores, _, wanted: f.mse_loss(scores, wanted)), ""),
@@ -372,6 +371,15 @@ def test_a_loss_that_asks_for_anything_but_the_right_class_is_found(loss, says):
     (finding,) = loss_findings(bench, 0)
     assert says in finding.found
     assert finding.status == ("failed" if says else "passed")
+
+
+def test_a_loss_that_adds_up_over_examples_is_noted():
+    from levelbench.operators.frameworks import open_framework
+
+    loss = of_scores(lambda f, scores, labels, _: f.cross_entropy(scores, labels, reduction="sum"))
+    bench = Bench(recipe(network=native(), loss=loss), DATA, open_framework("torch"), Top1(0.9))
+    (finding,) = loss_findings(bench, 0)
+    assert (finding.status, "adds up over examples" in finding.found) == ("noted", True)
 
 
 class Pinball(Quality):

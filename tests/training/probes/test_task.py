@@ -302,6 +302,8 @@ def test_held_out_images_that_are_turned_training_images_are_found(turn, says):
         train=Split.of(images[:200], labels[:200]), validation=held, test=Split.of(images[200:], labels[200:])
     )
     assert says in found(of_images)["near copies"]
+    flat = {name: Split.of(each.inputs.reshape(-1, 64), each.labels) for name, each in of_images.splits().items()}
+    assert says in found(replace(of_images, **flat))["near copies"]
 
 
 def series(walk, times=1.0):
@@ -340,3 +342,115 @@ def test_an_input_that_is_on_for_one_class_alone_is_noted():
     report = check_task(task(), replace(made, train=Split.of(rows, made.train.labels)))
     (finding,) = report.of("label among inputs")
     assert (finding.status, "input 3 is on" in finding.found) == ("noted", True)
+
+
+def test_a_mean_of_each_class_for_missing_values_is_found():
+    made = dataset()
+    rows = made.train.inputs.copy()
+    missing = np.random.default_rng(0).random(len(rows)) < 0.5
+    for each in range(CLASSES):
+        rows[missing & (made.train.labels == each), 5] = 0.1 * each - 0.2
+    report = found(replace(made, train=Split.of(rows, made.train.labels)))
+    assert "input 5 has one value many times in examples of one class alone" in report["label among inputs"]
+    rows[missing, 5] = 0.1
+    assert "label among inputs" not in found(replace(made, train=Split.of(rows, made.train.labels)))
+
+
+def test_a_number_of_each_row_in_the_order_of_classes_is_found():
+    made = dataset()
+    rows = made.train.inputs.copy()
+    rows[np.argsort(made.train.labels, kind="stable"), 3] = np.arange(len(rows))
+    report = found(replace(made, train=Split.of(rows, made.train.labels)))
+    assert "input 3 is a number for each example, in the order of classes" in report["label among inputs"]
+
+
+def clusters(count, seed, order=None):
+    """Examples around a point for each class, in the order of classes or in another one."""
+    random = np.random.default_rng(seed)
+    labels = np.sort(np.arange(count) % CLASSES) if order is None else np.arange(count) % CLASSES
+    middles = 3 * np.random.default_rng(9).standard_normal((CLASSES, 9))
+    return Split.of((middles[labels] + random.standard_normal((count, 9))).astype(np.float32), labels.astype(np.int64))
+
+
+def of_clusters(order="mixed", **changes):
+    return dataset(train=clusters(200, 0, order), validation=clusters(100, 1, "mixed"), test=clusters(100, 2, "mixed"),
+                   **changes)  # fmt: skip
+
+
+def scaled(data, each_by_itself, by):
+    """All splits scaled by training's constants, or each by its own."""
+
+    def change(split):
+        rows = (split if each_by_itself else data.train).inputs.astype(np.float64)
+        if by == "deviation":
+            return Split.of(((split.inputs - rows.mean(0)) / rows.std(0)).astype(np.float32), split.labels)
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        return Split.of(((split.inputs - low) / (high - low)).astype(np.float32), split.labels)
+
+    return replace(data, **{name: change(each) for name, each in data.splits().items()})
+
+
+@pytest.mark.parametrize(
+    ("by", "says"), [("deviation", "mean 0 and deviation 1"), ("range", "minimum 0 and maximum 1")]
+)
+def test_a_split_that_is_scaled_by_itself_is_found(by, says):
+    assert f"each input of the validation split has {says}" in found(scaled(of_clusters(), True, by))["splits alike"]
+    assert "splits alike" not in found(scaled(of_clusters(), False, by))
+
+
+def test_scaling_by_all_splits_together_is_noted():
+    made = of_clusters()
+    rows = np.concatenate([each.inputs for each in made.splits().values()]).astype(np.float64)
+    parts = {
+        name: Split.of(((each.inputs - rows.mean(0)) / rows.std(0)).astype(np.float32), each.labels)
+        for name, each in made.splits().items()
+    }
+    (finding,) = check_task(task(), replace(made, **parts)).of("splits alike")
+    assert (finding.status, "in all splits together" in finding.found) == ("noted", True)
+
+
+def test_shuffled_labels_of_training_are_found():
+    made = of_clusters()
+    assert "splits alike" not in found(made)
+    labels = np.random.default_rng(0).permutation(made.train.labels)
+    shuffled = replace(made, train=Split.of(made.train.inputs, labels))
+    assert "these do not go with their inputs" in found(shuffled)["splits alike"]
+
+
+def test_training_examples_in_the_order_of_classes_are_not_accused_of_wrong_labels():
+    assert "splits alike" not in found(of_clusters(order=None))
+
+
+def test_classes_under_other_numbers_in_a_held_out_split_are_found():
+    made = of_clusters()
+    other = Split.of(made.validation.inputs, (made.validation.labels + 1) % CLASSES)
+    report = found(replace(made, validation=other))
+    assert "what is class 0 in training is class 1 in the validation split" in report["splits alike"]
+
+
+def test_a_target_that_is_rounded_among_the_inputs_is_found():
+    made = series(np.random.default_rng(0).standard_normal(970))
+    rows = made.train.inputs.copy()
+    rows[:, 2] = np.round(4 * made.train.labels[:, 0])
+    report = found(replace(made, train=Split((rows, made.train.labels))), task(quality=RMSE(0.1)))
+    assert "input 2 rises and falls with target 0" in report["label among inputs"]
+
+
+def test_inputs_that_are_the_targets_of_an_autoencoder_are_not_accused():
+    made = series(np.random.default_rng(0).standard_normal(970))
+    parts = {name: Split((each.inputs, each.inputs.copy())) for name, each in made.splits().items()}
+    assert "label among inputs" not in found(replace(made, **parts), task(quality=RMSE(0.1)))
+
+
+def test_targets_that_a_split_lacks_are_found():
+    made = series(np.random.default_rng(0).standard_normal(970))
+    blank = replace(made, test=Split((made.test.inputs, np.zeros_like(made.test.labels))))
+    assert "target 0 is 0 in all examples of the test split" in found(blank, task(quality=RMSE(0.1)))["splits alike"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_series_that_wanders_is_not_accused_of_other_units(seed):
+    noise, walk = np.random.default_rng(seed).standard_normal(970), np.zeros(970)
+    for at in range(1, 970):
+        walk[at] = 0.98 * walk[at - 1] + 0.2 * noise[at]
+    assert "splits alike" not in found(series(walk), task(quality=RMSE(0.1)))

@@ -34,7 +34,6 @@ class OptaxStepper(Stepper):
         """Raises ``MissingError`` without optax, ``DefinitionError`` for invalid settings."""
         if importlib.util.find_spec("optax") is None:
             raise MissingError(native.name, "optax is not installed", 'pip install "levelbench[jax]"')
-        self._optax: Any = importlib.import_module("optax")
         self._native, self._backend, self._parameters = native, backend, parameters
         try:
             state: Any = _transformation(native, native.lr).init(dict(parameters))
@@ -57,19 +56,24 @@ class OptaxStepper(Stepper):
             self._parameters[name] = array
 
     def averaged(self) -> Mapping[str, Array] | None:
-        if "schedule_free" not in self._native.name:
-            return None
-        found: Mapping[str, Any] = self._optax.contrib.schedule_free_eval_params(self._state, dict(self._parameters))
-        return found
+        """The average that a schedule-free optimizer is evaluated with, also where it is part of a chain."""
+        contrib: Any = importlib.import_module("optax.contrib")
+        kind = contrib.ScheduleFreeState
+        leaves = jax.tree_util.tree_leaves(self._state, is_leaf=lambda each: isinstance(each, kind))
+        for state in leaves:
+            if isinstance(state, kind) and isinstance(state.z, dict) and state.z.keys() == self._parameters.keys():
+                found: Mapping[str, Any] = contrib.schedule_free_eval_params(state, dict(self._parameters))
+                return found
+        return None
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The leaves of optax's state by path: ``[0].mu['fc.weight']``."""
-        return {name: self._backend.host(leaf) for name, leaf in self._leaves()}
+        return {name: self._backend.host(_numbers(leaf)) for name, leaf in self._leaves()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from this state; ``DataError`` if it has other paths or shapes."""
         leaves = self._leaves()
-        missing = [name for name, leaf in leaves if name not in state or np.shape(leaf) != state[name].shape]
+        missing = [name for name, leaf in leaves if name not in state or np.shape(_numbers(leaf)) != state[name].shape]
         if missing or len(leaves) != len(state):
             raise DataError(
                 f"the state of {self._native.name}",
@@ -77,12 +81,27 @@ class OptaxStepper(Stepper):
                 "continue with the network and optimizer that it was saved with",
             )
         structure = jax.tree_util.tree_structure(self._state)
-        self._state = jax.tree_util.tree_unflatten(structure, [self._backend.array(state[name]) for name, _ in leaves])
+        arrays = [_as(leaf, self._backend.array(state[name])) for name, leaf in leaves]
+        self._state = jax.tree_util.tree_unflatten(structure, arrays)
 
     def _leaves(self) -> list[tuple[str, Array]]:
         return [
             (jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(self._state)[0]
         ]
+
+
+def _is_key(leaf: Any) -> bool:
+    """Whether it is a typed key of random numbers, such as ``optax.noisy_sgd`` keeps, which no host array holds."""
+    return isinstance(leaf, Array) and bool(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _numbers(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _as(leaf: Any, numbers: Array) -> Any:
+    """The numbers as a leaf of the same kind."""
+    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else numbers
 
 
 def _transformation(native: Native, lr: Array | float) -> Any:

@@ -155,7 +155,7 @@ def near_copies(dataset: Dataset) -> Iterator[Finding]:
     if train is None or len(train) < 16:
         yield not_tried("inputs are not measurements, or too few or too many to compare by distance")
         return
-    shape = dataset.train.inputs.shape[1:] if len(dataset.train.columns) == 1 + dataset.train.targets else ()
+    shape = _image(dataset.train.inputs.shape[1:]) if len(dataset.train.columns) == 1 + dataset.train.targets else ()
     wrong = False
     known_views: dict[str, tuple[_Nearest, NDArray[np.float64]]] = {}
     for what, change in _views(train.shape[1], shape):
@@ -208,6 +208,18 @@ _CLOSER = 0.15
 _MEMBERS = 20
 """In data drawn from a density of d dimensions the nearest example is that much closer than the next in 0.15^d of
 cases, and more of them are more rarely."""
+
+
+_SMALLEST = 8
+
+
+def _image(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape as an image (channels, height, width), also of one that may lie in a flat row."""
+    for channels in (1, 3) if len(shape) == 1 else ():
+        side = math.isqrt(shape[0] // channels)
+        if side >= _SMALLEST and channels * side**2 == shape[0]:
+            return (channels, side, side)
+    return shape
 
 
 def _views(width: int, shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
@@ -457,7 +469,18 @@ def _given_numbers(features: Features, targets: NDArray[Any]) -> Iterator[Findin
         if targets.shape[1] < features.shape[1] and alike.max() > 0.9999:
             yield failed(f"input {int(alike.argmax())} is target {at}, up to a factor and a constant", _DO_LEAVE)
             return
+        ordered = np.diff(features[np.argsort(wanted, kind="stable")], axis=0)
+        steps = (ordered != 0).sum(axis=0) >= _LEVELS
+        told = np.flatnonzero(steps & ((ordered >= 0).all(axis=0) | (ordered <= 0).all(axis=0)))
+        if len(features) >= _FEW and targets.shape[1] < features.shape[1] and len(told):
+            yield failed(
+                f"input {int(told[0])} rises and falls with target {at}, as rounded or on another scale", _DO_LEAVE
+            )
+            return
     yield passed("no input is the target in another form")
+
+
+_LEVELS = 4
 
 
 def _given_classes(features: Features, labels: NDArray[Any]) -> Iterator[Finding]:
@@ -500,20 +523,59 @@ def _given_classes(features: Features, labels: NDArray[Any]) -> Iterator[Finding
             found = f"input {at} is {low[each, at]:g} in all examples of class {classes[each]}, and in no others"
             yield failed(f"{found}, where it has many values", _DO_LEAVE)
             return
+    if enough and (at := _filled_by_class(features, codes, counts)) is not None:
+        found = f"input {at} has one value many times in examples of one class alone, and another one in another class"
+        yield failed(found, "fill what is missing by a value that does not depend on the label")
+        return
     if enough and len(classes) > 2 and alone:
         yield noted(
             f"input {int(np.flatnonzero(single)[0])} is on in all examples of one class, and in no others", _DO_LEAVE
         )
         return
     apart = np.flatnonzero((gap > 0) & (features.std(axis=0) > 0))
+    if counts.min() >= _CODED and any(_counted(features[:, at]) for at in apart.tolist()):
+        at = next(at for at in apart.tolist() if _counted(features[:, at]))
+        yield failed(f"input {at} is a number for each example, in the order of classes", _DO_LEAVE)
+        return
     if len(classes) > 2 and counts.min() >= _FEW and 0 < len(apart) <= max(1, features.shape[1] // 4):
         yield noted(f"input {int(apart[0])} alone tells the class of all {len(labels)} examples looked at", _DO_LEAVE)
         return
     yield passed("no input is the label in another form")
 
 
+def _counted(values: NDArray[np.float32]) -> bool:
+    """Whether these are different whole numbers with few gaps, such as those of rows."""
+    whole = len(np.unique(values)) == len(values) and bool((values == np.round(values)).all())
+    return whole and float(values.max() - values.min()) < _GAPS * len(values)
+
+
+_GAPS = 4
+_FILLED = 0.05
+
+
+def _filled_by_class(features: Features, codes: NDArray[Any], counts: NDArray[Any]) -> int | None:
+    """An input in which values of each of two classes repeat, as means of the class for missing ones do.
+
+    Its lowest and highest value do not count: they may be a sensor's limits, which a class may reach alone.
+    """
+    for at in range(min(features.shape[1], _MOST_FILLED)):
+        column = features[:, at]
+        values, places, times = np.unique(column, return_inverse=True, return_counts=True)
+        often = np.flatnonzero(times >= max(_CODED, _FILLED * counts.min()))
+        often = often[(often > 0) & (often < len(values) - 1)]
+        if len(often) < 2 or len(often) > len(counts) or len(values) < len(column) // 2:
+            continue
+        owners = [np.unique(codes[places == each]).tolist() for each in often.tolist()]
+        if all(len(each) == 1 for each in owners) and len({each[0] for each in owners}) == len(often):
+            return at
+    return None
+
+
+_MOST_FILLED = 1024
+
+
 _TIMES = 4.0
-_ALL_TIMES, _EVEN = 1.6, 1.25
+_ALL_TIMES, _EVEN, _WANDERS = 1.6, 1.25, 1.4
 """A factor that all inputs share, and how far they may be from it."""
 _VARIED = 0.2
 _ALONE_TIMES = 10.0
@@ -546,7 +608,121 @@ def alike(dataset: Dataset) -> Iterator[Finding]:
         if found := _otherwise(train, before, held, name) or _other_targets(parts, name, previous):
             yield failed(found, "prepare all splits by the same code, with the constants of the training split")
             return
+    # What an environment yields is normalised as the algorithm asks.
+    if dataset.environment is None and (finding := _otherwise_made(parts)) is not None:
+        yield finding
+        return
     yield passed("the splits have about the same middle and range")
+
+
+def _otherwise_made(parts: Mapping[str, Split]) -> Finding | None:
+    """Whether a split was scaled by its own figures, or its labels are those of other inputs or under other numbers."""
+    train = parts["train"]
+    do = "scale all splits by the constants of the training split"
+    shared = None
+    for at in range(min(len(split.columns) for split in parts.values())):
+        what = "input" if at < len(train.columns) - train.targets else "target"
+        for name in ("validation", "test"):
+            if how := _own_scale(parts[name].columns[at]):
+                found = f"each {what} of the {name} split has {how} in that split alone: it was scaled by itself"
+                return failed(found, do)
+        every = [each.columns[at] for each in parts.values()]
+        if not _own_scale(every[0]) and (how := _own_scale(*every)):
+            found = f"each {what} has {how} in all splits together: held-out examples had a share in the scaling"
+            shared = noted(found, do)
+    if found := _other_labels(parts):
+        return failed(found, "prepare the labels of all splits by the same code, in the order of their inputs")
+    return shared
+
+
+_HALVES, _CLEARLY, _MEANT = 40, 0.2, 0.6
+
+
+def _other_labels(parts: Mapping[str, Split]) -> str:
+    """Whether labels go with inputs in the held-out splits and not in training, or under other numbers.
+
+    Each class stands for itself by the mean of its inputs in one half of a split, by which the other half is told: a
+    group of examples, which may lie in one split alone, does not tell other groups.
+    """
+    rows, labels = {}, {}
+    for name, split in parts.items():
+        given, its = features_of(split, most=2048), split.labels
+        if given is None or len(given) < 2 * _HALVES or its.ndim != 1 or its.dtype.kind not in "iu":
+            return ""
+        rows[name], labels[name] = given, np.asarray(its)[np.linspace(0, len(its) - 1, len(given), dtype=np.int64)]
+    if len({each.shape[1] for each in rows.values()}) > 1 or len(np.unique(labels["train"])) < 2:
+        return ""
+    spread: Features = rows["train"].std(axis=0)
+    spread[spread == 0] = 1
+    scaled: dict[str, Features] = {name: each / spread for name, each in rows.items()}
+    # Neither examples in the order of classes nor those in groups are told by luck in both kinds of halves.
+    halves = {name: [_told_by_half(scaled[name], labels[name], by) for by in (1, 2)] for name in parts}
+    shares = {name: [float((each == labels[name]).mean()) for each in halves[name]] for name in parts}
+    right = {name: max(each) if name == "train" else min(each) for name, each in shares.items()}
+    told = halves["train"][int(np.argmax(shares["train"]))]
+    most = {name: np.unique(each, return_counts=True)[1].max() / len(each) for name, each in labels.items()}
+    chance = float(sum((told == each).mean() * (labels["train"] == each).mean() for each in np.unique(told)))
+    at_chance = right["train"] < chance + _BY_CHANCE * math.sqrt(chance * (1 - chance) / len(told))
+    if at_chance and all(right[name] > most[name] + _CLEARLY for name in ("validation", "test")):
+        return (
+            f"the means of classes tell {right['validation']:.0%} of validation labels, and by chance"
+            f" {right['train']:.0%} of those of training: these do not go with their inputs"
+        )
+    for name in ("validation", "test") if not at_chance else ():
+        seen = _by_means(scaled["train"], labels["train"], scaled[name])
+        meant = {each: int(np.bincount(labels[name][seen == each]).argmax()) for each in np.unique(seen).tolist()}
+        if len(meant) < 3 or len(set(meant.values())) < len(meant):
+            continue
+        mapped = float((np.array([meant[each] for each in seen.tolist()]) == labels[name]).mean())
+        if mapped > max(_MEANT, float((seen == labels[name]).mean()) + _CLEARLY):
+            other = next(each for each in meant if meant[each] != each)
+            return f"what is class {other} in training is class {meant[other]} in the {name} split, by its inputs"
+    return ""
+
+
+def _told_by_half(rows: Features, labels: NDArray[Any], by: int) -> NDArray[Any]:
+    """The class whose mean in the other half of these examples is nearest, (n,); halves by place or by lot."""
+    places = np.random.default_rng(0).permutation(len(rows)) if by == 2 else np.arange(len(rows))
+    first = places < len(rows) // 2
+    told = np.empty_like(labels)
+    for half in (first, ~first):
+        told[half] = _by_means(rows[~half], labels[~half], rows[half])
+    return told
+
+
+def _by_means(rows: Features, labels: NDArray[Any], asked: Features) -> NDArray[Any]:
+    """The class whose mean is nearest to each row of ``asked``, (n,)."""
+    classes = np.unique(labels)
+    means = np.stack([rows[labels == each].mean(axis=0) for each in classes])
+    nearest: NDArray[Any] = classes[((means**2).sum(axis=1) - 2 * asked @ means.T).argmin(axis=1)]
+    return nearest
+
+
+_EXACT, _MOST_SCALED = 1e-4, 16
+
+
+def _own_scale(*columns: Any) -> str:
+    """What most of these measurements have exactly, as only numbers have that were scaled by their own figures."""
+    if not all(isinstance(each, np.ndarray) and each.dtype.kind == "f" and len(each) for each in columns):
+        return ""
+    if len({each.shape[1:] for each in columns}) > 1 or sum(map(len, columns)) < _EDGE:
+        return ""
+    step = max(1, math.prod(columns[0].shape[1:]) // _MOST_SCALED)
+    rows = np.concatenate([each.reshape(len(each), -1)[:, ::step] for each in columns]).astype(np.float64)
+    if not np.isfinite(rows).all():
+        return ""
+    deviations = [np.abs(rows.std(axis=0, ddof=ddof) - 1) < _EXACT for ddof in (0, 1)]
+    standard = (np.abs(rows.mean(axis=0)) < _EXACT) & (deviations[0] | deviations[1])
+    ends = (rows.min(axis=0) == 0) & (rows.max(axis=0) == 1)
+    if not (standard | ends).any():
+        return ""
+    # Levels of an experiment are balanced, and pixels black and white, in any split.
+    measured = np.array([len(np.unique(each)) > len(rows) // 2 for each in rows.T])
+    ends &= ((rows == 0).sum(axis=0) == 1) & ((rows == 1).sum(axis=0) == 1)
+    for what, has in (("mean 0 and deviation 1", standard), ("minimum 0 and maximum 1", ends)):
+        if 2 * int((has & measured).sum()) > int(measured.sum()):
+            return what
+    return ""
 
 
 def _other_targets(parts: Mapping[str, Split], name: str, previous: str) -> str:
@@ -559,6 +735,8 @@ def _other_targets(parts: Mapping[str, Split], name: str, previous: str) -> str:
         return ""
     low, high, middle = (np.quantile(train, each, axis=0) for each in (0.05, 0.95, 0.5))
     its_low, its_high, its_middle = (np.quantile(held, each, axis=0) for each in (0.05, 0.95, 0.5))
+    if len(blank := np.flatnonzero((held == held[0]).all(axis=0) & (high > low))):
+        return f"target {blank[0]} is {held[0, blank[0]]:g} in all examples of the {name} split"
     usable = np.flatnonzero((high > low) & (its_high > its_low))
     if not len(usable):
         return ""
@@ -566,7 +744,7 @@ def _other_targets(parts: Mapping[str, Split], name: str, previous: str) -> str:
     ratios, spread = (its_high - its_low)[usable] / ours, (held.std(axis=0) / train.std(axis=0))[usable]
     if len(far := np.flatnonzero((np.abs(np.log(ratios)) > math.log(_TIMES)) & (np.abs(np.log(spread)) > 1))):
         return f"target {usable[far[0]]} varies {ratios[far[0]]:.3g} times as much in the {name} split as in training"
-    shifts = _undrifted((its_middle - middle)[usable] / ours, before[:, usable], held[:, usable], ours)
+    shifts = _undrifted((its_middle - middle)[usable] / ours, train[:, usable], before[:, usable], held[:, usable])
     if len(away := np.flatnonzero(np.abs(shifts) > _ALONE_SHIFT)):
         far_off = f"{abs(shifts[away[0]]):.2g} of its range away from where it is in training"
         return f"target {usable[away[0]]} of the {name} split lies {far_off}"
@@ -574,11 +752,24 @@ def _other_targets(parts: Mapping[str, Split], name: str, previous: str) -> str:
 
 
 def _undrifted(
-    shifts: NDArray[np.floating[Any]], before: Features, held: Features, ranges: NDArray[np.floating[Any]]
+    shifts: NDArray[np.floating[Any]], train: Features, before: Features, held: Features
 ) -> NDArray[np.floating[Any]]:
-    """The shifts, or 0 where a split goes on where the one ``before`` ends, as a price or a season does."""
-    jumps = np.abs(np.median(held[:_EDGE], axis=0) - np.median(before[-_EDGE:], axis=0)) / ranges
-    return np.where(jumps < 0.5 * np.abs(shifts), 0.0, shifts)
+    """The shifts, or 0 where a split goes on where the one ``before`` ends, as a price or a season does.
+
+    Or where parts of training that are as long lie half as far from each other, as in a series that wanders.
+    """
+    low, high = np.quantile(train, (0.05, 0.95), axis=0)
+    jumps = np.abs(np.median(held[:_EDGE], axis=0) - np.median(before[-_EDGE:], axis=0)) / (high - low)
+    ways = np.ptp([np.median(each, axis=0) for each in _parts(train, held)], axis=0) / (high - low)
+    return np.where(np.minimum(jumps, np.abs(shifts) - ways) < 0.5 * np.abs(shifts), 0.0, shifts)
+
+
+_PARTS = 16
+
+
+def _parts(train: Features, held: Features) -> list[Features]:
+    """Training examples in parts as long as a held-out split."""
+    return np.array_split(train, min(_PARTS, max(1, len(train) // len(held))))
 
 
 def _otherwise(train: Features, before: Features | None, held: Features, name: str) -> str:
@@ -598,14 +789,18 @@ def _otherwise(train: Features, before: Features | None, held: Features, name: s
     drifts = False
     if before is not None and before.shape[1:] == held.shape[1:]:
         apart = shifts
-        shifts = _undrifted(apart, before[:, usable], held[:, usable], ours[usable])
+        shifts = _undrifted(apart, train[:, usable], before[:, usable], held[:, usable])
         # The range of what drifts grows with the length of a split.
         drifts = float(np.median(np.abs(apart))) > _DRIFTS > float(np.median(np.abs(shifts)))
     whole, moved = (1.0 if drifts else float(np.median(ratios))), float(np.median(shifts))
     if not 1 / _TIMES < whole < _TIMES:
         return f"inputs of the {name} split vary {whole:.3g} times as much as those of the train split"
     even = np.quantile(ratios, (0.1, 0.9)) / whole
-    unit = not 1 / _ALL_TIMES < whole < _ALL_TIMES and even[0] > 1 / _EVEN and even[1] < _EVEN
+    ranges = [np.ptp(np.quantile(each, (0.05, 0.95), axis=0), axis=0) for each in _parts(train, held)]
+    usual = [float(np.median(each[usable] / ours[usable])) for each in ranges]
+    # A short part of a series that wanders has a range of its own.
+    wanders = max(usual) > _WANDERS * min(usual)
+    unit = not wanders and not 1 / _ALL_TIMES < whole < _ALL_TIMES and even[0] > 1 / _EVEN and even[1] < _EVEN
     if unit and len(ratios) >= 8 and min(len(train), len(held)) >= 100:
         return f"all inputs of the {name} split vary about {whole:.3g} times as much as those of the train split"
     if abs(moved) > _SHIFT:

@@ -105,12 +105,14 @@ def _surprisal(scores: Numbers, truth: NDArray[Any]) -> float:
     return float((np.log(np.exp(scores).sum(axis=-1)) - own).mean())
 
 
-_BETAS = {"f1": 1.0, "f2": 2.0, "f05": 0.5}
+_BETAS = {"f1": 1.0, "f2": 2.0, "f05": 0.5, "precision": 0.0, "recall": math.inf}
 
 
 def _f(guessed: NDArray[np.bool_], wanted: NDArray[np.bool_], beta: float) -> float:
-    both = float(guessed.sum() + beta**2 * wanted.sum())
-    return (1 + beta**2) * int((guessed & wanted).sum()) / both if both else 0.0
+    """Van Rijsbergen's F; without weight on recall it is the precision, with infinite weight the recall."""
+    weight = 1.0 if beta == math.inf else beta**2 / (1 + beta**2)
+    both = float((1 - weight) * guessed.sum() + weight * wanted.sum())
+    return int((guessed & wanted).sum()) / both if both else 0.0
 
 
 def _matthews(guessed: NDArray[Any], truth: NDArray[Any], classes: int) -> float:

@@ -163,6 +163,10 @@ def loss(bench: Bench, seed: int) -> Iterator[Finding]:
     if sides := _other_side(bench, seed):
         yield failed(sides, "swap the two shares of the loss, or correct the sign of the difference in it")
         return
+    if scored is not None and scored.adds_up():
+        found = "it adds up over examples: a step grows with its batch, and a smaller last one counts less"
+        yield noted(found, "take the mean over examples, or choose the rate for this batch")
+        return
     yield passed("it depends on each example's label, and not on their order")
 
 
@@ -225,6 +229,12 @@ class _Scored:
             return float(host(loss(array(np.tile(scores, (times, 1)).astype(self.scores.dtype)), truth)))
         except Exception:  # noqa: BLE001  # user code may raise anything
             return None
+
+    def adds_up(self) -> bool:
+        """Whether the loss of all examples twice is twice that of each once."""
+        noise = np.random.default_rng(0).standard_normal(self.scores.shape)
+        once, twice = self.loss(noise), self.loss(noise, 2)
+        return once is not None and twice is not None and abs(twice - 2 * once) <= _ROUNDING * abs(once) > 0
 
     def sure(self, turn: int, by: float) -> NDArray[Any]:
         """Scores of 0, and ``by`` for the class that comes ``turn`` places after an example's own."""

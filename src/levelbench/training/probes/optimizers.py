@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -174,6 +175,10 @@ def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
     arrays = {name: each for name, each in found.state.items() if each.ndim and each.size and not name.endswith("#")}
     wide = [name for name, each in arrays.items() if each.dtype == np.float64]
     if wide:
+        # Constants that a framework keeps beside the state, such as a polynomial's coefficients, are none.
+        before = subject.run(steps=1, dtype=np.float32, start=_loop).state
+        wide = [name for name in wide if name not in before or not np.array_equal(arrays[name], before[name])]
+    if wide:
         yield failed(f"the state {wide[0]!r} of a float32 parameter is float64", do)
     if not (wrong or moved or wide):
         yield passed(f"{len(found.last)} parameters and {len(found.state)} states in float32")
@@ -260,8 +265,24 @@ def _zero_gradients(subject: OptimizerTrial) -> Iterator[Finding]:
         yield passed("nothing moves")
     elif all((np.abs(found.last[name]) <= np.abs(found.values[0][name])).all() for name in moved):
         yield noted("the parameters shrink: weight decay")
+    elif (share := _fading(found, subject.run(steps=5))) is not None:
+        yield noted(f"{moved[0]!r} moves by {share:.1g} of a step, and less in each: its state does not begin at 0")
     else:
         yield failed(f"{moved[0]!r} moves away from zero", "do not move without a gradient")
+
+
+_FADED = 0.01
+
+
+def _fading(still: Run, usual: Run) -> float | None:
+    """The share of a usual first step that is made without a gradient, if it is small and each further one smaller."""
+
+    def longest(found: Run) -> list[float]:
+        return [max(float(np.abs(b[name] - a[name]).max(initial=0)) for name in b) for a, b in pairwise(found.values)]
+
+    ways = longest(still)
+    share = ways[0] / max(longest(usual)[0], 1e-300)
+    return share if share < _FADED and all(b < 0.99 * a for a, b in pairwise(ways)) else None
 
 
 def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
@@ -647,20 +668,25 @@ def _namesake(optimizer: Optimizer) -> str:
 def _shapes(optimizer: Optimizer, backend: Backend, seed: int) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
     """The shapes that it accepts, and the findings on the others."""
     taken: dict[str, tuple[int, ...]] = {}
-    findings = []
+    findings, raised = [], []
+    do = "accept parameters of any shape, or raise a DefinitionError"
     for name, shape in SHAPES.items():
         try:
             run(optimizer, backend, Quadratic(name, {name: shape}, seed), 2)
         except LevelbenchError as error:
             findings.append(noted(f"it refuses a {name} of shape {shape}: {error.found}", probe="shapes"))
         except Exception as error:  # noqa: BLE001  # user code may raise anything
-            found = f"a {name} of shape {shape} raised {type(error).__name__}: {error}"
-            do = "accept parameters of any shape, or raise a DefinitionError"
+            raised.append(f"{type(error).__name__}: {error}")
+            found = f"a {name} of shape {shape} raised {raised[-1]}"
             # Frameworks' own optimizers are as they are: PyTorch's Adafactor divides by the number of elements.
-            theirs = isinstance(optimizer, Native) and 0 in shape
+            theirs = isinstance(optimizer, Native) and (0 in shape or optimizer.made is None)
             findings.append(noted(found, probe="shapes") if theirs else failed(found, do, probe="shapes"))
         else:
             taken[name] = shape
+    if len(raised) == len(SHAPES) and len(set(raised)) == 1:
+        if "closure" in raised[0]:
+            do = "write a step without a closure: gradients are given, and the loss cannot be evaluated again"
+        findings = [failed(f"a parameter of any shape raised {raised[0]}", do, probe="shapes")]
     if not findings:
         findings.append(passed(", ".join(SHAPES), probe="shapes"))
     return taken, findings
