@@ -1,6 +1,7 @@
 """Default boxes and SSD's loss: against a plain computation in NumPy, on every framework."""
 
 import numpy as np
+import onnx
 import pytest
 
 from levelbench import plugins
@@ -24,6 +25,11 @@ def head():
         if name == "offsets":
             g.output(decoded(g, made, DEFAULTS), "boxes")
     return g.build()
+
+
+def test_the_loss_leaves_a_model_that_onnx_accepts():
+    network = with_detection_loss(head(), DEFAULTS, most=MOST)
+    onnx.checker.check_model(network.to_proto(), full_check=True)
 
 
 def batch(seed=0):

@@ -265,8 +265,8 @@ class LossSplice:
         return name
 
     def node(self, op_type: str, inputs: list[str], output: str, **attributes: object) -> str:
-        """Add a node with one output."""
-        return self.nodes(op_type, inputs, output, 1, **attributes)[0]
+        """Add a node, and name its first output; others that it has to have, as TopK's, are read by nobody."""
+        return self.nodes(op_type, inputs, output, onnx.defs.get_schema(op_type).min_output, **attributes)[0]
 
     def nodes(self, op_type: str, inputs: list[str], output: str, count: int, **attributes: object) -> list[str]:
         """Add a node with ``count`` outputs."""
