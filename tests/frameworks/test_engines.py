@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import dis
 import pickle
 import subprocess
 import sys
@@ -151,6 +153,15 @@ def test_what_a_script_does_not_show_is_no_report(tmp_path):
     (case,) = collect_cases(["Tanh"], "test_tanh_example")
     assert not write_report(Reference(), case, "nothing", tmp_path / "report")
     assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda each: each.name)
+def test_the_function_that_reports_take_over_needs_nothing_of_its_module(engine):
+    codes = [engine.load.__code__]
+    for code in codes:
+        codes += [each for each in code.co_consts if hasattr(each, "co_code")]
+        read = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+        assert read <= {*dir(builtins), "os"}  # which the script imports
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda each: each.name)

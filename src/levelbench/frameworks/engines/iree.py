@@ -43,14 +43,13 @@ class Iree(OnnxEngine):
         def run(inputs: Mapping[str, Any]) -> list[Any]:
             found = function(*inputs.values())
             arrays = [each.to_host().copy() for each in (found if isinstance(found, (tuple, list)) else [found])]
-            return [_signed(*pair) for pair in zip(arrays, types, strict=True)]
+            # Its integers have no sign, so that those of uint8 come back as int8; the model says which they are.
+            return [
+                each.view(dtype) if each.dtype.kind == "i" and dtype.kind == "u" else each
+                for each, dtype in zip(arrays, types, strict=True)
+            ]
 
         return run
-
-
-def _signed(array: Any, dtype: Any) -> Any:
-    """IREE's integers have no sign, so that those of uint8 come back as int8; the model says which they are."""
-    return array.view(dtype) if array.dtype.kind == "i" and dtype.kind == "u" else array
 
 
 framework = Iree()
