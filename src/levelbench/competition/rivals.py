@@ -488,7 +488,10 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
             found.append((f"runs[{at}].curve", _rounded("", run.curve.time_s, run.curve.quality)))
         first = run.curve.time_s[:_MOST_TIMES]
         if submission.origin is None and _is_fine(first):
-            found.append((f"runs[{at}].{_TIMES}", _rounded("times", [time_s / first[-1] for time_s in first])))
+            # Neither a factor nor a constant on all times changes the shares of the time from the first to the last.
+            whole = first[-1] - first[0]
+            shares = [(time_s - first[0]) / whole for time_s in first]
+            found.append((f"runs[{at}].{_TIMES}", _rounded("times", shares)))
     for at, each in enumerate(submission.inference):
         single = [each.duration_s, each.mean_latency_s or 0.0, each.estimate_s or 0.0, each.throughput_per_s or 0.0]
         named = sorted(each.quantiles_s.items())
@@ -505,16 +508,16 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
 _LATENCIES, _LEAST_QUANTILES = "quantiles_s", 3
 _TIMES, _LEAST_TIMES, _MOST_TIMES = "curve.time_s", 5, 8
 _UP_TO_A_FACTOR = {
-    _TIMES: "the times of {0}, up to a factor, with other qualities",
+    _TIMES: "the times of {0}, up to a factor or a constant",
     _LATENCIES: "the latencies of {0}, up to a factor",
 }
 
 
 def _is_fine(time_s: Sequence[float]) -> bool:
-    """Whether no other run has such times, up to a factor: enough of them, read from a fine clock, not at a beat."""
-    if len(time_s) < _LEAST_TIMES or not (time_s[0] > 0 and all(map(lt, time_s, time_s[1:])) and isfinite(time_s[-1])):
+    """Whether no other run has such times, up to a factor or a constant: enough, from a fine clock, not at a beat."""
+    if len(time_s) < _LEAST_TIMES or not (time_s[0] >= 0 and all(map(lt, time_s, time_s[1:])) and isfinite(time_s[-1])):
         return False
-    apart = {f"{(after - before) / time_s[-1]:.4f}" for before, after in pairwise(time_s)}
+    apart = {f"{(after - before) / (time_s[-1] - time_s[0]):.4f}" for before, after in pairwise(time_s)}
     return len(apart) > len(time_s) // 2 and all(float(f"{each:.6g}") != each for each in time_s[1:-1])
 
 
