@@ -8,7 +8,7 @@ from tests.competition.site.leaderboards import DAY, write
 from levelbench.competition.checks import note, warning
 from levelbench.competition.entries import Author, Provenance, SubmittedCurve, SubmittedRun
 from levelbench.competition.leaderboard import checked_folder
-from levelbench.competition.rivals import BoardFacts, compared_with_board, doubts_at_rank
+from levelbench.competition.rivals import BoardFacts, Rivals, compared_with_board, doubts_at_rank, trace_of
 from levelbench.competition.site.build import build
 
 BOARD = ("levelbench-1.0", "digits", "training")
@@ -128,13 +128,33 @@ def test_a_price_below_that_of_any_machine_is_next_to_the_rank_that_it_wins():
     assert said == "the price is lower than that of any machine: 1e-05 US dollars an hour"
 
 
+def priced(clean, prices, **changes):
+    """The entries that are told that another one of the board has a far higher price for their machine."""
+    rivals = Rivals()
+    for author, usd in prices.items():
+        stated = {"author.name": author, "price.usd_per_hour": usd, **changes.get(author, {})}
+        rivals.add(trace_of(clean.make(changes=stated)), author)
+    return {each.file for each in rivals.near(lambda file: []) if each.code == "B168"}
+
+
+def test_the_cheaper_of_two_prices_of_one_machine_is_told_of_the_other(clean):
+    assert priced(clean, {"usual": 0.1, "dear": 0.19, "cheap": 0.0011}) == {"cheap"}
+    other = {"hardware.description": "another machine"}
+    assert priced(clean, {"usual": 0.1, "cheap": 0.0011}, cheap=other) == set()
+    marks = {name: {"provenance.environment": {"machine.id": "b45422"}} for name in ("usual", "cheap")}
+    assert priced(clean, {"usual": 0.1, "cheap": 0.0011}, usual=marks["usual"], cheap=other | marks["cheap"]) == {
+        "cheap"
+    }
+    assert priced(clean, {"four nodes": 0.4, "one": 0.1}, **{"four nodes": {"hardware.nodes": 4}}) == set()
+
+
 @pytest.mark.parametrize("code", ["B161", "B162", "B163", "B165"])
 def test_a_price_that_nobody_can_look_up_is_next_to_the_rank_if_it_is_a_warning(code):
     assert len(doubts_at_rank([warning(code, "a", "price", "it is odd")])) == 1
     assert doubts_at_rank([note(code, "a", "price", "it is not stated")]) == []
 
 
-@pytest.mark.parametrize("code", ["B124", "B153", "B207", "B209", "B234"])
+@pytest.mark.parametrize("code", ["B124", "B153", "B168", "B207", "B209", "B213", "B234"])
 def test_a_warning_that_a_figure_or_its_author_cannot_be_believed_is_next_to_the_rank(code):
     assert len(doubts_at_rank([warning(code, "a", "runs[0].seed", "it is not stated")])) == 1
 

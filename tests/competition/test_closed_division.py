@@ -5,6 +5,7 @@ import pytest
 
 from levelbench.competition.checks import MachineLimits
 from levelbench.competition.checks.identity import NOT_IN_RECIPES
+from levelbench.competition.rivals import doubts_at_rank
 from levelbench.competition.rulesets import Division, ruleset
 from levelbench.records.schema import Distribution, Specification
 
@@ -137,3 +138,14 @@ def test_in_a_closed_division_that_lists_no_settings_nothing_may_change(clean, d
 def test_an_entry_is_in_a_division_that_its_rules_have(clean, rules, division, refused):
     entry = clean.make(changes={"ruleset": "own-1.0", "division": division})
     assert ("B123" in clean.codes(entry, known={"own-1.0": rules})) == refused
+
+
+def test_a_setting_that_an_own_division_may_change_is_told_with_its_name_and_not_that_of_the_closed_one(clean):
+    entry = clean.make(changes={"ruleset": "own-1.0", "division": "small models", "settings": {**RECIPE, "lr": 0.2}})
+    rules = own(Division("small models", ["lr"]), Division("open"))
+    findings = clean.find(
+        entry, limits=lambda each: MachineLimits(recipe=RECIPE, version="0.1.0"), known={"own-1.0": rules}
+    )
+    (said,) = doubts_at_rank([each for each in findings if each.code == "B167"])
+    assert "small models" in said
+    assert "closed" not in said

@@ -116,21 +116,24 @@ def test_of_two_entries_of_one_author_the_earlier_one_keeps_a_run(board):
     assert found == {("B241", "warning", "digits/training/a.json"), ("B241", "error", "b.json")}
 
 
-def test_times_of_another_run_up_to_a_factor_are_reported_beside_other_qualities(board, clean):
+@pytest.mark.parametrize(("factor", "constant"), [(0.5, 0.0), (1.0, -0.9), (0.5, 0.5)])
+def test_times_of_another_run_up_to_a_factor_or_a_constant_are_reported_beside_other_qualities(
+    board, clean, factor, constant
+):
     fine = [1.0123456789, 2.1345678912, 3.0987654321, 4.4321987654, 5.0123987654]
 
-    def run_of(scale, step):
+    def run_of(factor, constant, step):
         changes = {}
         for at in range(5):
             curve = f"runs[{at}].curve"
             changes[f"{curve}.time_s"] = lambda t, at=at: [
-                scale * (each + 0.01 * at * each**2) for each in fine[: len(t)]
+                constant + factor * (each + 0.01 * at * each**2) for each in fine[: len(t)]
             ]
             changes[f"{curve}.quality"] = lambda q: [*(each - 0.003 * step for each in q[:-2]), *q[-2:]]
         return changes
 
-    board("a.json", changes=run_of(1.0, 0))
-    board("b.json", changes={**faster(2), **run_of(0.5, 1), "author.name": "Eve"})
+    board("a.json", changes=run_of(1.0, 0.0, 0))
+    board("b.json", changes={**faster(2), **run_of(factor, constant, 1), "author.name": "Eve"})
     found = [each for each in checked_folder(board.root, today=clean.today)[1] if each.code == "B242"]
     assert {(each.file, each.field) for each in found} == {
         (f"digits/training/{name}.json", f"runs[{at}].curve") for at in range(5) for name in "ab"

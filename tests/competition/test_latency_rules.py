@@ -26,10 +26,11 @@ OFFLINE = {
     "quantiles_s": {},
     "estimate_s": GONE,
 }
+STREAMS = {"scenario": "multi-stream", "cost_usd": GONE}
 FEW = {"duration_s": 12.0, "throughput_per_s": 55.0}
 SPARSE = {"quantiles_s": {}, "mean_latency_s": GONE, "estimate_s": GONE, "cost_usd": GONE, "throughput_per_s": 3.1}
 CASES = {
-    "scenario": ("B200", {"task": "translation-en-es"}, {"scenario": "multi-stream", "cost_usd": GONE}),
+    "scenario": ("B200", {"task": "translation-en-es"}, {"estimate_s": GONE, "quantiles_s": {}, **STREAMS}),
     "queries": (
         "B201",
         {**SPARSE, "queries": 63, "samples": 63},
@@ -96,7 +97,9 @@ CASES = {
     "percent": ("B204", {"quality": 95.8}, {"quality": 1.0}),
     "latency": ("B205", {"mean_latency_s": 0.0, "cost_usd": GONE}, {"cost_usd": GONE}),
     "latency that nothing shows": ("B207", {"mean_latency_s": GONE}, {"cost_usd": GONE}),
-    "estimate": ("B205", {"estimate_s": -1.0}, {"estimate_s": GONE}),
+    "estimate": ("B205", {"estimate_s": -1.0}, {"estimate_s": 0.0112}),
+    "estimate left out": ("B213", {"estimate_s": GONE, "estimate_quantile": GONE}, {"estimate_quantile": GONE}),
+    "estimate of another quantile": ("B213", {"estimate_quantile": 0.5}, {"estimate_quantile": 0.9}),
     "cost of no machine": ("B166", {"price": GONE, "cost_usd": 1e-9}, {"cost_usd": GONE}),
     "cost without a price": ("B161", {"price": GONE, "cost_usd": 1e-7}, {"cost_usd": GONE}),
     "cost": ("B206", {"cost_usd": 2.9e-7}, {"cost_usd": 2.7e-7}),

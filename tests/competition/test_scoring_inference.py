@@ -62,6 +62,15 @@ def test_the_early_stopping_estimate_is_the_latency_and_the_quantile_stands_in_f
     assert found.latency.how.startswith("single-stream: 90th percentile")
 
 
+@pytest.mark.parametrize("parts", [{}, {"estimate_s": 1.0, "estimate_quantile": 0.5}])
+def test_a_quantile_does_not_stand_in_for_an_estimate_that_a_measurement_leaves_out(parts):
+    whole = Inference("single-stream", 64, 64, 64.0, quantiles_s={"0.5": 1.0, "0.9": 2.0}, estimate_s=3.0)
+    lacking = msgspec.structs.replace(whole, **{"estimate_s": None, **parts})
+    found = score(submission(mode="inference", inference=[whole, lacking]), single_stream_rules())
+    flags = {"no-estimate", "estimate-left-out"} & {*found.flags}
+    assert (found.latency.value, flags) == (None, {"estimate-left-out"})
+
+
 @pytest.mark.parametrize(("usd", "is_possible"), [(1e-300, False), (1e-6, True), (1e7, True), (1e300, False)])
 def test_an_impossible_price_gives_no_figure_of_training_or_of_inference(usd, is_possible):
     answers = submission(mode="inference", inference=[measured(mean_latency_s=1.0)], price=SystemPrice(usd))

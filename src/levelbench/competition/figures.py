@@ -222,6 +222,7 @@ FLAGS = MappingProxyType(
         "price-without-source": "the price has no source",
         "cost-stated": "the cost is stated by the author: there is no price to compute it from",
         "no-estimate": "too few queries for the scenario's own estimate; the plain quantile is used instead",
+        "estimate-left-out": "the scenario's own estimate is not stated, although there are enough queries for it",
         "quality-missing": "the quality of the same answers is not stated",
         "quality-too-low": "the quality of the answers is below what the rules require",
     }

@@ -482,7 +482,8 @@ class Leaderboard:
         signed: Signed = "wrong" if codes & _WRONG else "signed"
         if _UNVERIFIED in codes or not os.path.lexists(f"{path}{ENDING}"):
             signed = "unsigned"
-        trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
+        task = entry.task.task if entry.task else None
+        trace = trace_of(submission, task, signed=signed == "signed", imported=entry.imported)
         linted = [] if self.lint is None else self.lint(submission, file, self.known)
         about = thawed(self.frozen, file, raw, submission.ruleset)
         private, rules = "", entry.task.private if entry.task else None

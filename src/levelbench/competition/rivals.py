@@ -31,6 +31,7 @@ from msgspec import Struct
 from levelbench.competition.checks import CODES, EntryFinding, error, note, shown, warning
 from levelbench.competition.checks.identity import skeleton
 from levelbench.competition.entries import Submission, SubmittedCurve
+from levelbench.competition.figures import PRICE_USD, is_within
 from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
 from levelbench.records.caveats import Caveat
@@ -51,8 +52,23 @@ _SHOWN_AT_RANK = frozenset(
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
 _SHOWN_IF_WARNED = frozenset(
     {
-        *("B124", "B128", "B153", "B158", "B159", "B161", "B162", "B163", "B165", "B166", "B175", "B178", "B185"),
-        *("B191", "B207", "B209", "B234"),
+        *(
+            "B124",
+            "B128",
+            "B153",
+            "B158",
+            "B159",
+            "B161",
+            "B162",
+            "B163",
+            "B165",
+            "B166",
+            "B168",
+            "B175",
+            "B178",
+            "B185",
+        ),
+        *("B191", "B207", "B209", "B213", "B234"),
     }
 )
 """Hardly any energy or money, a price that nobody can look up, and an author with a key who did not sign.
@@ -356,6 +372,7 @@ class EntryTrace(Struct, array_like=True, gc=False):
     digests of what is too short for a sketch: a few points, a measurement of inference. ``signed`` says that the
     author's key made the signature. ``runs`` are fields with an identity of the run (its id, or its start with the time
     of each phase) and the digest of its record. ``facts`` are what all entries of a board should share.
+    ``machines`` are names of its machine, and ``usd_per_hour`` is its price.
     """
 
     digest: bytes
@@ -368,10 +385,17 @@ class EntryTrace(Struct, array_like=True, gc=False):
     author: str = ""
     runs: list[tuple[str, str, str]] = []
     facts: BoardFacts = {}
+    machines: list[str] = []
+    usd_per_hour: float | None = None
 
 
-def trace_of(submission: Submission, task: str | None = None, *, signed: bool = False) -> EntryTrace:
-    """The trace of any submission, valid or not. ``task`` is the task's own name if the submission uses an alias."""
+def trace_of(
+    submission: Submission, task: str | None = None, *, signed: bool = False, imported: bool = False
+) -> EntryTrace:
+    """The trace of any submission, valid or not. ``task`` is the task's own name if the submission uses an alias.
+
+    If it is ``imported`` from the system whose rules these are, its import has compared the prices already.
+    """
     sketches = [(at, sketch(run.curve)) for at, run in enumerate(submission.runs) if _goes_forward(run.curve)]
     records = [(f"runs[{at}]", run.record_digest) for at, run in enumerate(submission.runs)]
     records += [(f"inference[{at}]", each.record_digest) for at, each in enumerate(submission.inference)]
@@ -386,7 +410,50 @@ def trace_of(submission: Submission, task: str | None = None, *, signed: bool = 
         submission.author.name,
         list(_identities(submission)),
         board_facts(submission),
+        machines_of(submission),
+        None if imported or submission.price is None else submission.price.usd_per_hour,
     )
+
+
+def machines_of(submission: Submission) -> list[str]:
+    """What tells an entry's machine from others: the words for its hardware, and the mark of its records, if any.
+
+    Several nodes, or another number of cores or accelerators, are another machine, which has another price.
+    """
+    hardware, mark = submission.hardware, submission.provenance.environment.get("machine.id", "")
+    words, nodes = " ".join(hardware.description.split()).casefold(), hardware.nodes or 1
+    names = [f"words {words}, {hardware.cores}, {hardware.accelerators}, {nodes}"]
+    return [*names, f"mark {mark}, {nodes}"] if mark else names
+
+
+def prices_by_machine(entries: Iterable[tuple[str, Iterable[str], float | None]]) -> dict[str, dict[float, str]]:
+    """For each machine the prices that entries (file, ``machines_of``, price) state, with the first file of each."""
+    found: dict[str, dict[float, str]] = {}
+    for file, machines, usd_per_hour in entries:
+        if usd_per_hour is not None:
+            for machine in machines:
+                found.setdefault(machine, {}).setdefault(usd_per_hour, file)
+    return found
+
+
+PRICES_APART = 2.0
+"""One machine for rent costs more in one place than in another, but seldom this many times as much."""
+
+
+def _cheap(traces: Mapping[str, EntryTrace]) -> Iterator[EntryFinding]:
+    """A warning for each entry whose price is far below another one's on its board for the same machine."""
+    boards: dict[tuple[str, ...], list[tuple[str, EntryTrace]]] = {}
+    for file, trace in traces.items():
+        boards.setdefault(trace.scope[:2], []).append((file, trace))
+    for members in boards.values():
+        known = prices_by_machine((file, trace.machines, trace.usd_per_hour) for file, trace in members)
+        dearest = {machine: max(prices.items()) for machine, prices in known.items()}
+        for file, trace in members:
+            own = trace.usd_per_hour
+            most, other = max((dearest[each] for each in trace.machines if each in dearest), default=(0.0, ""))
+            if own is not None and is_within(own, PRICE_USD) and most > PRICES_APART * own:
+                found = f"{own:g} US dollars an hour; {other} states {most:g}"
+                yield warning("B168", file, "price.usd_per_hour", found)
 
 
 def _identities(submission: Submission) -> Iterator[tuple[str, str, str]]:
@@ -421,7 +488,10 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
             found.append((f"runs[{at}].curve", _rounded("", run.curve.time_s, run.curve.quality)))
         first = run.curve.time_s[:_MOST_TIMES]
         if submission.origin is None and _is_fine(first):
-            found.append((f"runs[{at}].{_TIMES}", _rounded("times", [time_s / first[-1] for time_s in first])))
+            # Neither a factor nor a constant on all times changes the shares of the time from the first to the last.
+            whole = first[-1] - first[0]
+            shares = [(time_s - first[0]) / whole for time_s in first]
+            found.append((f"runs[{at}].{_TIMES}", _rounded("times", shares)))
     for at, each in enumerate(submission.inference):
         single = [each.duration_s, each.mean_latency_s or 0.0, each.estimate_s or 0.0, each.throughput_per_s or 0.0]
         named = sorted(each.quantiles_s.items())
@@ -438,16 +508,16 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
 _LATENCIES, _LEAST_QUANTILES = "quantiles_s", 3
 _TIMES, _LEAST_TIMES, _MOST_TIMES = "curve.time_s", 5, 8
 _UP_TO_A_FACTOR = {
-    _TIMES: "the times of {0}, up to a factor, with other qualities",
+    _TIMES: "the times of {0}, up to a factor or a constant",
     _LATENCIES: "the latencies of {0}, up to a factor",
 }
 
 
 def _is_fine(time_s: Sequence[float]) -> bool:
-    """Whether no other run has such times, up to a factor: enough of them, read from a fine clock, not at a beat."""
-    if len(time_s) < _LEAST_TIMES or not (time_s[0] > 0 and all(map(lt, time_s, time_s[1:])) and isfinite(time_s[-1])):
+    """Whether no other run has such times, up to a factor or a constant: enough, from a fine clock, not at a beat."""
+    if len(time_s) < _LEAST_TIMES or not (time_s[0] >= 0 and all(map(lt, time_s, time_s[1:])) and isfinite(time_s[-1])):
         return False
-    apart = {f"{(after - before) / time_s[-1]:.4f}" for before, after in pairwise(time_s)}
+    apart = {f"{(after - before) / (time_s[-1] - time_s[0]):.4f}" for before, after in pairwise(time_s)}
     return len(apart) > len(time_s) // 2 and all(float(f"{each:.6g}") != each for each in time_s[1:-1])
 
 
@@ -619,6 +689,7 @@ class Rivals:
         # A copy with its qualities is one, whatever its times.
         yield from (each for each in self._scaled if (each.code, each.file, each.field) not in alike)
         yield from compared_with_board((file, trace.scope, trace.facts) for file, trace in self._traces.items())
+        yield from _cheap(self._traces)
 
     def _copies(self, curves: Callable[[str], list[SubmittedCurve]]) -> Iterator[EntryFinding]:
         for members in self._curves.values():

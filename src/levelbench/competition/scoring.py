@@ -20,6 +20,7 @@ from levelbench.competition.entries import Inference, Submission, SubmittedCurve
 from levelbench.competition.figures import (
     ANSWER_USD,
     ENERGY_J,
+    FLAGS,
     LATENCY_S,
     PRICE_USD,
     QUANTILES,
@@ -39,6 +40,7 @@ from levelbench.competition.rulesets import Aggregation, CostRules, InferenceRul
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import Climb, climb_of, sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, p_text, reaches_on_average, wilson
+from levelbench.measure.statistics.early_stopping import least_queries
 from levelbench.records.schema import Target
 from levelbench.report.numbers import plural
 
@@ -169,10 +171,22 @@ def _values(good: Sequence[Inference], scenario: RankedScenario) -> list[float]:
     )
 
 
+def lacks_estimate(found: Inference) -> str:
+    """The flag of a measurement without the early-stopping estimate of its scenario; empty if it has or needs none.
+
+    Only too few queries excuse that. The plain quantile is faster, so whoever left the estimate out would gain.
+    """
+    if found.scenario not in _STREAMS or _estimate(found) is not None:
+        return ""
+    return "no-estimate" if found.queries < least_queries(QUANTILES[found.scenario]) else "estimate-left-out"
+
+
 def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigure:
     values = _values(good, scenario)
     if not values:
         return absent(_MISSING[scenario.column])
+    if "estimate-left-out" in map(lacks_estimate, good):
+        return absent(FLAGS["estimate-left-out"])
     found = median_figure(values, "measurement")
     if scenario.name == "server" and len(values) > 1 and min(values) == max(values):
         # The rate was chosen beforehand, so equal rates are not a spread of zero.
@@ -237,7 +251,7 @@ def _flags(
         "preprocessing-on-clock": any("preprocessing" in each.includes for each in chosen),
         "quality-missing": len(stated) < len(chosen),
         "quality-too-low": least is not None and any(sign * quality < sign * least for quality in stated),
-        "no-estimate": any(each.scenario in _STREAMS and _estimate(each) is None for each in good),
+        **{flag: flag in map(lacks_estimate, good) for flag in ("no-estimate", "estimate-left-out")},
         "cost-stated": submission.price is None and any(each.cost_usd is not None for each in good),
     }
     return [flag for flag, holds in found.items() if holds]

@@ -17,7 +17,8 @@ from levelbench.report.numbers import ABSENT
 
 
 def stream(seconds=0.011):
-    return inference("single-stream", mean_latency_s=0.0101, quantiles_s={"0.9": seconds, "0.99": 0.013})
+    figures = {"quantiles_s": {"0.9": seconds, "0.99": 0.013}, "estimate_s": seconds}
+    return inference("single-stream", mean_latency_s=0.0101, **figures)
 
 
 def server(bound_s=0.015, rate=100.0):
@@ -69,7 +70,9 @@ def test_it_is_ranked_in_each_scenario_with_that_ones_own_figure(folder, site):
 
 
 def test_bounds_and_sizes_of_queries_are_scenarios_of_their_own(folder, site):
-    wide = inference("multi-stream", quantiles_s={"0.99": 0.02}, samples=16_000, throughput_per_s=784.0)
+    wide = inference(
+        "multi-stream", quantiles_s={"0.99": 0.02}, estimate_s=0.02, samples=16_000, throughput_per_s=784.0
+    )
     measured = (*thrice(server()), *thrice(server(0.1, 97.0)), *thrice(wide))
     measure(folder, "ada", *measured, author=Author("Ada"))
     build(folder, site, today=DAY)

@@ -355,6 +355,7 @@ _FAR = 100.0
 def _changed(entry: CheckedEntry, name: str, value: Setting, wanted: Setting) -> EntryFinding:
     """The finding about a setting that the division may change and that is not the recipe's."""
     found = f"{name} is {shown(str(value))[1:-1]}, the task's recipe has {shown(str(wanted))[1:-1]}"
+    found += f" (division {shown(entry.submission.division)[1:-1]})"
     numbers = [each for each in (value, wanted) if isinstance(each, int | float) and not isinstance(each, bool)]
     alike = len(numbers) == 2 or type(value) is type(wanted)
     low, high = (min(numbers), max(numbers)) if len(numbers) == 2 else (1.0, 1.0)

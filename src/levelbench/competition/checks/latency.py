@@ -11,6 +11,7 @@ from levelbench.competition.checks import CheckedEntry, EntryFinding, shown, unl
 from levelbench.competition.entries import Inference
 from levelbench.competition.figures import (
     ANSWER_USD,
+    FLAGS,
     FLOOR_USD,
     LATENCY_S,
     MOST_SCENARIOS,
@@ -20,7 +21,7 @@ from levelbench.competition.figures import (
     is_within,
 )
 from levelbench.competition.rulesets import InferenceRules
-from levelbench.competition.scoring import ONE_BY_ONE, quantile_of, refusal
+from levelbench.competition.scoring import ONE_BY_ONE, lacks_estimate, quantile_of, refusal
 from levelbench.measure.crossing import sign_of
 
 _SLACK = 0.05
@@ -182,10 +183,14 @@ def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryF
         yield entry.error("B207", f"{at}.duration_s", f"a latency of {points[-1][1]:g} s, in {each.duration_s:g} s")
         return
     yield from _mean(entry, each, points, at)
+    flag, wanted = lacks_estimate(each), QUANTILES.get(each.scenario)
+    if flag and quantile_of(each, wanted) is not None:
+        do = entry.advice("make the entry with levelbench board submit", "state the early-stopping estimate")
+        yield entry.warning("B213", f"{at}.estimate_s", f"quantile {wanted}: {FLAGS[flag]}", do)
     if each.estimate_s is None:
         return
     # An early-stopping estimate is conservative: it is at or above the quantile of the same latencies.
-    wanted = each.estimate_quantile if each.estimate_quantile is not None else QUANTILES.get(each.scenario)
+    wanted = each.estimate_quantile if each.estimate_quantile is not None else wanted
     stated = quantile_of(each, wanted)
     if stated is None:
         found = f"an estimate of the quantile {wanted}, which is not stated" if wanted else "its quantile is not stated"

@@ -150,6 +150,12 @@ def test_a_finding_says_where_what_and_what_to_do(log_of, make_lines):
     assert str(finding) == "result_0.txt: error key-missing: there is no run_stop. Log it."
 
 
+@pytest.mark.parametrize("key", ["init_start", "init_stop", "run_start"])
+def test_nothing_is_said_to_come_before_a_line_that_is_not_there(log_of, make_lines, key):
+    found = check_log(log_of([line for line in make_lines() if line["key"] != key]))
+    assert [finding.code for finding in found if finding.code != "status-missing"] == ["key-missing"]
+
+
 def test_repeated_values_are_a_note(log_of, make_lines, make_event):
     (finding,) = check_log(log_of([*make_lines()[:1], make_event(1, "submission_org", "someone"), *make_lines()[1:]]))
     assert (finding.code, finding.severity) == ("key-repeated", "note")

@@ -109,6 +109,17 @@ def test_doubts_about_runs_are_listed_with_the_submission(tree, make_lines, text
     assert "run_stop reports success, but the curve never reaches 0.759 (5 of 5 logs)" in found.origin.doubts
 
 
+def test_a_doubt_about_several_lines_of_a_log_counts_that_log_once(tree, make_lines, text_of):
+    logs = {f"{BENCH}/result_{n}.txt": make_lines(benchmark="resnet", seed=n, values=(0.5, 0.7)) for n in range(5)}
+    for lines in logs.values():
+        for line in lines:
+            if line["key"] == "eval_accuracy":
+                line["metadata"] = {}
+    found = the_only(tree({name: text_of(lines) for name, lines in logs.items()}))
+    (doubt,) = [each for each in found.origin.doubts if "eval_accuracy" in each]
+    assert doubt.endswith("(5 of 5 logs)")
+
+
 @pytest.mark.parametrize(("cut", "status", "reached"), [(1, "failed", False), (0, "done", True)])
 def test_a_log_without_run_stop_is_a_failed_run(tree, make_lines, text_of, cut, status, reached):
     lines = make_lines(benchmark="resnet", seed=7, values=(0.5, 0.76))

@@ -31,6 +31,7 @@ from levelbench.competition.exchange.dawnbench.entries import (
     rules_of,
     unit_of,
 )
+from levelbench.competition.rivals import machines_of, prices_by_machine
 from levelbench.competition.scoring import first_arrival_s
 from levelbench.errors import LevelbenchError, RecordError, UnknownNameError
 from levelbench.measure.clocks import utc_now
@@ -316,12 +317,13 @@ def _file(entry: Submission) -> str:
 
 def _costs(entries: list[Submission]) -> Iterator[tuple[int, str]]:
     """Inference costs, and prices, that differ from those that others state for hardware of the same description."""
-    prices: dict[str, dict[float, str]] = defaultdict(dict)
-    for each in entries:
-        if each.price is not None:
-            prices[each.hardware.description].setdefault(each.price.usd_per_hour, _file(each))
+    prices = prices_by_machine(
+        (_file(each), machines_of(each), each.price.usd_per_hour if each.price is not None else None)
+        for each in entries
+    )
     for at, each in enumerate(entries):
-        known = prices.get(each.hardware.description, {})
+        # Its entries have no mark of the machine, only the words for its hardware.
+        known = prices.get(machines_of(each)[0], {})
         if each.inference and each.price is None and known:
             found = [list(inconsistent(each, price, f"price of {file}")) for price, file in known.items()]
             if all(found):

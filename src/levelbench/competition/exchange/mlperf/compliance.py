@@ -30,12 +30,13 @@ class State:
 
 
 class Test(NamedTuple):
-    """A condition on every event of a key."""
+    """A condition on every event of a key; nothing comes before or after the key ``beside`` if the log lacks it."""
 
     code: str
     holds: Callable[[Event, State], bool]
     found: str
     do: str
+    beside: str = ""
 
 
 class KeyRule(NamedTuple):
@@ -77,7 +78,11 @@ _FORMAT = Test(
 )
 _INTEGER = Test("not-integer", lambda event, _: _integral(event.value), "its value is not an integer", "log a count")
 _RUNNING = Test(
-    "before-run", lambda _, state: state.run_started, "it comes before run_start", "log run_start when the clock starts"
+    "before-run",
+    lambda _, state: state.run_started,
+    "it comes before run_start",
+    "log run_start when the clock starts",
+    "run_start",
 )
 _BLOCK = (
     _RUNNING,
@@ -105,12 +110,15 @@ _INIT_START = Test(
     "it comes after init_stop or run_start",
     "log it before",
 )
+_INIT_ORDER = "log init_start, init_stop, run_start in this order"
 _INIT_STOP = (
+    Test("init-order", lambda _, state: not state.run_started, "it comes after run_start", _INIT_ORDER),
     Test(
         "init-order",
-        lambda _, state: state.init_started_ns is not None and not state.run_started,
-        "it comes before init_start or after run_start",
-        "log init_start, init_stop, run_start in this order",
+        lambda _, state: state.init_started_ns is not None,
+        "it comes before init_start",
+        _INIT_ORDER,
+        "init_start",
     ),
     Test(
         "init-cap",
@@ -130,7 +138,11 @@ _DIVISION = Test(
     "log the division",
 )
 _INITIALISED = Test(
-    "run-order", lambda _, state: state.init_stopped, "it comes before init_stop", "end initialisation first"
+    "run-order",
+    lambda _, state: state.init_stopped,
+    "it comes before init_stop",
+    "end initialisation first",
+    "init_stop",
 )
 _STATUS = Test("status-missing", _has("status"), "its metadata has no status", "log success or aborted")
 _WHICH_BLOCK = Test("place-missing", _has("first_epoch_num", "samples_count"), "it does not say which block", _PLACE.do)
@@ -220,13 +232,14 @@ def _by_line(log: TrainingLog) -> Iterator[LogFinding]:
     cap_s = INIT_CAP_S.get(log.division or "", INIT_CAP_S["closed"])
     state = State(_INIT_CAP_V06_S if log.dialect == "v0.6" else cap_s)
     reported: set[str] = set()
+    logged = {event.key for event in log.events}
     for event in log.events:
         rule = rules.get(event.key)
         # Submission facts that several ranks log are checked once.
         if rule is not None and not (event.key in reported and event.key.startswith("submission_")):
             reported.add(event.key)
             for test in rule.tests:
-                if not test.holds(event, state):
+                if not (test.beside and test.beside not in logged) and not test.holds(event, state):
                     yield _finding(log, test.code, event, f"{event.key}: {test.found}", test.do)
         if event.key == "init_start":
             started = state.init_started_ns

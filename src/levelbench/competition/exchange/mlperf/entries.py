@@ -411,7 +411,7 @@ def submission_of(
     agreed = {
         name: each for name, each in settings.items() if all(log.hyperparameters.get(name) == each for log in logs)
     }
-    of_runs = _counted((text for run in runs for text in run.suspect), len(logs))
+    of_runs = _counted((run.suspect for run in runs), len(logs))
     found = dict.fromkeys([*doubts, *kept, *_doubts(logs, described, agreed), *of_runs])
     return Submission(
         schema=SUBMISSION_SCHEMA,
@@ -467,14 +467,16 @@ def _doubts(
         yield f"the runs disagree about {', '.join(differ)}"
     if not described:
         yield "there is no description of the system"
-    found = [finding for log in logs for finding in check_log(log)]
-    found += check_seeds(logs)
-    yield from _counted((f"{each.code}: {each.found}" for each in found if each.severity == "error"), len(logs))
+    by_log: dict[str, list[str]] = {log.name: [] for log in logs}
+    for each in (*(finding for log in logs for finding in check_log(log)), *check_seeds(logs)):
+        if each.severity == "error":
+            by_log[each.file].append(f"{each.code}: {each.found}")
+    yield from _counted(by_log.values(), len(logs))
 
 
-def _counted(doubts: Iterable[str], logs: int) -> Iterator[str]:
-    """Each doubt once, with how many of several logs have it."""
-    for text, count in Counter(doubts).items():
+def _counted(doubts: Iterable[Sequence[str]], logs: int) -> Iterator[str]:
+    """Each doubt once, with how many of several logs have it; ``doubts`` are those of each log."""
+    for text, count in Counter(text for each in doubts for text in dict.fromkeys(each)).items():
         yield f"{text} ({count} of {logs} logs)" if count > 1 else text
 
 
