@@ -148,6 +148,10 @@ def test_the_cheaper_of_two_prices_of_one_machine_is_told_of_the_other(clean):
     assert priced(clean, {"four nodes": 0.4, "one": 0.1}, **{"four nodes": {"hardware.nodes": 4}}) == set()
 
 
+def test_one_absurd_price_accuses_nobody_else(clean):
+    assert priced(clean, {"usual": 0.1, "another": 0.12, "absurd": 50.0}) == set()
+
+
 @pytest.mark.parametrize("code", ["B161", "B162", "B163", "B165"])
 def test_a_price_that_nobody_can_look_up_is_next_to_the_rank_if_it_is_a_warning(code):
     assert len(doubts_at_rank([warning(code, "a", "price", "it is odd")])) == 1

@@ -52,23 +52,8 @@ _SHOWN_AT_RANK = frozenset(
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
 _SHOWN_IF_WARNED = frozenset(
     {
-        *(
-            "B124",
-            "B128",
-            "B153",
-            "B158",
-            "B159",
-            "B161",
-            "B162",
-            "B163",
-            "B165",
-            "B166",
-            "B168",
-            "B175",
-            "B178",
-            "B185",
-        ),
-        *("B191", "B207", "B209", "B213", "B234"),
+        *("B124", "B128", "B153", "B158", "B159", "B161", "B162", "B163", "B165", "B166", "B168", "B175", "B178"),
+        *("B185", "B191", "B207", "B209", "B213", "B234"),
     }
 )
 """Hardly any energy or money, a price that nobody can look up, and an author with a key who did not sign.
@@ -441,16 +426,19 @@ PRICES_APART = 2.0
 
 
 def _cheap(traces: Mapping[str, EntryTrace]) -> Iterator[EntryFinding]:
-    """A warning for each entry whose price is far below another one's on its board for the same machine."""
+    """A warning for each entry whose price is far below what others on its board state for the same machine.
+
+    That is the middle one of their prices, or the higher one of two: a single absurd price accuses nobody else.
+    """
     boards: dict[tuple[str, ...], list[tuple[str, EntryTrace]]] = {}
     for file, trace in traces.items():
         boards.setdefault(trace.scope[:2], []).append((file, trace))
     for members in boards.values():
         known = prices_by_machine((file, trace.machines, trace.usd_per_hour) for file, trace in members)
-        dearest = {machine: max(prices.items()) for machine, prices in known.items()}
+        usual = {machine: sorted(prices.items())[len(prices) // 2] for machine, prices in known.items()}
         for file, trace in members:
             own = trace.usd_per_hour
-            most, other = max((dearest[each] for each in trace.machines if each in dearest), default=(0.0, ""))
+            most, other = max((usual[each] for each in trace.machines if each in usual), default=(0.0, ""))
             if own is not None and is_within(own, PRICE_USD) and most > PRICES_APART * own:
                 found = f"{own:g} US dollars an hour; {other} states {most:g}"
                 yield warning("B168", file, "price.usd_per_hour", found)
