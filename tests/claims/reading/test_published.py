@@ -229,6 +229,71 @@ def test_names_of_columns_with_their_unit_are_read_as_headings(page):
     assert (side.time_s, side.quality.metric, side.quality.value, side.runs_made) == (3.5, "val_acc", 0.94, 5)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Deadline (ms)",
+        "SLO (ms)",
+        "Latency SLA (ms)",
+        "Max allowed latency (ms)",
+        "Latency constraint (ms)",
+        "Target time (s)",
+        "Required time (s)",
+        "Time threshold (s)",
+        "Simulated time (s)",
+        "Projected time (h)",
+        "Time step (s)",
+        "Time constant (s)",
+        "Think time (s)",
+        "Audio duration (s)",
+        "Time since release (days)",
+        "Time to failure (h)",
+        "Jitter (ms)",
+        "Time SE (s)",
+    ],
+)
+def test_a_limit_a_goal_or_an_input_is_no_time(page, head):
+    assert only(page(f"| a | {head} | accuracy |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Time to target (s)",
+        "Time required (s)",
+        "Time per time step (s)",
+        "Simulated annealing time (s)",
+        "Time (s), mean ± SD",
+        "Time to the threshold (s)",
+    ],
+)
+def test_a_time_that_is_said_in_such_words_is_one(page, head):
+    assert only(page(f"| a | {head} | accuracy |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s == 3.0
+
+
+@pytest.mark.parametrize("head", ["F1 at threshold 0.5", "Max-pool accuracy", "Accuracy ± SE", "Accuracy after 5 min"])
+def test_a_quality_that_is_said_in_words_of_limits_is_one(page, head):
+    assert only(page(f"| a | {head} |\n|---|---|\n| x | 0.9 |\n")).sides[0].quality.value == 0.9
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Task | V100 | A100 |\n|---|---|---|\n| A per GPU | 9 img/s | 8 img/s |\n| B per GPU | 9 img/s | 2 img/s |\n",
+        "| Task | V100 (img/s, k) | A100 (img/s, k) |\n|---|---|---|\n| r50 | 390 | 800 |\n| vit | 9 | 20 |\n",
+    ],
+)
+def test_rates_of_a_part_or_with_a_factor_are_of_no_system_beside_another(page, table):
+    with pytest.raises(NothingStatedError):
+        read_published(page(f"# Benchmarks\n\n{table}"))
+
+
+def test_a_row_of_limits_beside_several_systems_is_left_out(page):
+    rows = "| sort | 3 ms | 4 ms |\n| scan | 5 ms | 6 ms |\n| Deadline | 10 ms | 10 ms |\n"
+    claim = only(page(f"# Benchmarks\n\n| Task | ours | theirs |\n|---|---|---|\n{rows}"))
+    assert [each.name for each in claim.sides] == ["ours, sort", "theirs, sort", "ours, scan", "theirs, scan"]
+
+
 @pytest.mark.parametrize("head", ["time_std_s", "latency (min)", "time (min/max)", "σ of the time (s)"])
 def test_a_spread_or_an_extreme_is_no_time(page, head):
     assert only(page(f"| a | {head} | accuracy |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s is None
@@ -541,6 +606,30 @@ def test_settings_and_the_epochs_of_a_run_are_no_sides(page, table):
         ("Ops/sec", "1,234,567", 1234567.0),
         ("RPS", "4,400", 4400.0),
         ("tokens/s", "0", None),
+        ("M samples/s", "12.5", 12.5e6),
+        ("tok/s (k)", "12.5", None),
+        ("Ops/s (M)", "12.5", None),
+        ("Tokens/s [k]", "12.5", None),
+        ("tok/s, k", "12.5", None),
+        ("Throughput (k)", "12.5 tok/s", None),
+        ("QPS (millions)", "12.5", None),
+        ("Throughput (thousand tok/s)", "12.5", None),
+        ("Throughput, thousands of images/s", "12.5", None),
+        ("images/s (x1000)", "12.5", None),
+        ("images/s ('000)", "12.5", None),
+        ("Throughput (1000 tok/s)", "12.5", None),
+        ("images/s (1000x1000)", "12.5", 12.5),
+        ("images/s, 1 million images", "12.5", 12.5),
+        ("YOLOv8-M (images/s)", "12.5", 12.5),
+        ("images/s (per GPU)", "390", None),
+        ("images/s, per chip", "390", None),
+        ("Per-device throughput (images/s)", "390", None),
+        ("images/s (each)", "390", None),
+        ("Throughput/GPU", "390 img/s", None),
+        ("samples per second", "390", 390.0),
+        ("Max throughput (img/s)", "390", 390.0),
+        ("Required throughput (img/s)", "390", None),
+        ("Throughput SLA (img/s)", "390", None),
     ],
 )
 def test_a_rate_is_one_per_second_by_its_heading(page, head, cell, rate):
@@ -738,6 +827,14 @@ def test_hardware_is_named_and_no_amount(page, head, cell, hardware):
         "Monthly cost ($)",
         "CI (ms)",
         "± (ms)",
+        "Accuracy threshold",
+        "F1 threshold",
+        "Accuracy requirement",
+        "Accuracy budget",
+        "Min accuracy",
+        "Loss weight",
+        "Accuracy SE",
+        "Projected accuracy",
     ],
 )
 def test_a_heading_of_another_figure_states_none(page, head):

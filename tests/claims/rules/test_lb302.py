@@ -28,8 +28,8 @@ GUILTY = {
         ("error", f"{BASE}.quality.value"),
     ),
     "no run of the baseline reached the target": ({f"{BASE}.runs_reached": 0}, ("error", f"{BASE}.quality.value")),
-    "the perplexity is above what is usual": (
-        {**LOSS, f"{BASE}.quality.value": 21.0},
+    "the perplexity is far above what is usual": (
+        {**LOSS, f"{BASE}.quality.value": 24.0},
         ("error", f"{BASE}.quality.value"),
     ),
 }
@@ -68,6 +68,27 @@ OWN_RERUN = {f"{BASE}.quality.standard": None, f"{BASE}.source": None, "comparis
 def test_a_baseline_of_which_nobody_says_whether_it_is_right_is_asked_for(unknown):
     claim = changes(clean_claim(), {**UNSAID, **unknown})
     assert found(rule, claim) == [("not-stated", f"{BASE}.reference")]
+
+
+A_LITTLE_ABOVE = {
+    "metric": "perplexity",
+    "direction": None,
+    "standard": 18.0,
+    "value": 18.05,
+    "low": None,
+    "high": None,
+}
+
+
+@pytest.mark.parametrize("reference", [True, None])
+@pytest.mark.parametrize(
+    "quality", [{"value": 0.9395, "low": None, "high": None}, A_LITTLE_ABOVE], ids=["accuracy", "perplexity"]
+)
+def test_the_interval_of_a_quality_a_little_below_the_usual_one_is_asked_for(reference, quality):
+    stated = {f"{BASE}.quality.{name}": value for name, value in quality.items()}
+    (finding,) = rule.check(changes(clean_claim(), {f"{BASE}.reference": reference, **stated}))
+    assert (finding.severity, finding.field) == ("not-stated", f"{BASE}.quality.value")
+    assert "the interval of a quality below the usual one" in finding.found
 
 
 def test_the_finding_holds_the_quality_and_the_usual_one():

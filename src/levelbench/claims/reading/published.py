@@ -137,6 +137,8 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
         beside = [rate for cell in cells if (rate := _RATE.fullmatch(cell)) and rate["unit"]]
         rates = [_RATE_OF.search(words), *(_RATE_OF.fullmatch(rate["unit"]) for rate in beside)]
         of_bytes = any(rate and rate["bytes"] for rate in rates)
+        if _is_of_part(words, rates[0]) and any(rates):
+            continue
         if (rates[0] or (not unit and any(rates))) and (of_programs or not of_bytes):
             columns[at] = f"throughput ({rates[0][0]})" if rates[0] else "throughput"
         elif unit.lower() in _UNITS and (of_programs or _UNITS[unit.lower()] < 1):
@@ -210,6 +212,8 @@ def _crossed(table: PublishedTable) -> PublishedTable | None:
         task = names[number] if _is_words(names[number]) else f"{table.header[named].text} {names[number]}"
         for at, head in columns.items():
             text = row[at].text if at < len(row) else ""
+            if head.startswith("throughput") and _PART_OF_RATE.search(task):
+                continue
             if text and next(_fields_of(head, with_points(text, table.commas) or ""), None):
                 name = QuotedCell(f"{_without_unit(table.header[at].text)}, {task.strip()}", row[at].line)
                 crossed.append([name, *(row[at] if each == head else QuotedCell("", 1) for each in heads)])
@@ -274,6 +278,19 @@ _IN_HEADING = re.compile(
     re.IGNORECASE,
 )
 """A unit in brackets, or at the end (``time, s``, ``time_s``); a percent sign anywhere, except that of a number."""
+_SET = (
+    r"\bdeadlines?\b|\bconstraints?\b|\bsl[oa]s?\b|\ballow(?:ed|able|ance)\b|\b(?:permitted|permissible|acceptable)\b|"
+    r"\btolerances?\b|\brequirements?\b|\brequired (?!for\b|to\b|by\b)[a-z]|\blimits?\b|\bbudget(?:ed|s)?\b|"
+    r"\b(?:throughput|rate|speed|latency|accuracy|quality|fps|qps|/s) required\b|\bprojected\b|\bextrapolat|"
+    r"(?<!to )(?<!to the )\b(?:targets?|goals?)\b|(?<!to )(?<!to the )(?<!at )(?<!at the )(?<!best )(?<!@)"
+    r"\bthresholds?\b(?! ?(?:=|of\b|\d))"
+)
+"""Words of limits, goals and plans, which nobody has measured."""
+_DEVIATION = (
+    r"\bjitter\b|\bstd? ?err|\bstandard err|uncertaint|\bstd\b|\bstd?dev|deviation|variance|σ|"
+    r"(?<!±)(?<!± )(?<!\+/- )\b(?:se|sem|sd|mad|iqr)\b ?(?:[(\[,)]|$)"
+)
+"""Words of a spread, except where it only stands beside its figure (``mean ± SD``)."""
 _RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
 _TIMES = re.compile(
     r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
@@ -282,14 +299,19 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 _OTHER_TIMES = re.compile(
-    r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|\blimit\b|"
+    r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|"
     r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b|confidence|\bmargin\b|"
-    r"\bdefaults?\b|\bbudget\b|\bstd\b|\bstd?dev|deviation|variance|σ|\bmin ?/ ?max\b|latency.*\(min\)|"
+    r"\bdefaults?\b|\bmin ?/ ?max\b|latency.*\(min\)|\bsimulated\b(?! ann)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
-    r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b",
+    r"(?<!per )(?<!/)(?<!/ )\btime[- ]?steps? ?(?:[(\[,]|size|$)|\btime constant|\bthink(?:ing)? time|"
+    r"\b(?:time|hours|days) since\b|\b(?:to|between) failures?\b|\btime to live\b|\bttl\b|"
+    r"\bback-?off\b|\bsleep\b|\bcut-?off\b|\bup-?time\b|"
+    r"\b(?:audio|video|speech|clip|song|track|recording|episode)s?[- ](?:time|duration|length)\b|"
+    r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b|"
+    rf"{_SET}|{_DEVIATION}",
     re.IGNORECASE,
 )
-"""Headings of times that are none from start to end: how much is saved, a spread, or the sum over many processors."""
+"""Headings of times that are none from start to end: how much is saved, a spread, a limit, a sum over processors."""
 _END = re.compile(
     r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile", re.IGNORECASE
 )
@@ -308,10 +330,25 @@ _RATE_OF = re.compile(
 _SAYS_RATE = re.compile(r"throughput|\bspeed\b|\brates?\b|performance", re.IGNORECASE)
 _OF_MACHINE = re.compile(
     r"bandwidth|memory|\b(?:disk|network|link|bus|quota|limit|load)\b|"
-    r"\b(?:request|arrival|offered|sampl(?:e|ing)|frame|refresh) ?rate\b",
+    r"\b(?:request|arrival|offered|input|sampl(?:e|ing)|frame|refresh) ?rate\b",
     re.IGNORECASE,
 )
 """Headings of rates that a machine could reach, or that were asked of a program, and no speed of one."""
+_FACTOR = re.compile(
+    r"(?<!\d)(?<!\d )(?<!one )(?<!per )(?<!/)\b(?:hundred|thousand|million|billion|mln|mio)s?\b|"
+    r"\b(?:thousand|million|billion)s? (?:of )?\w+ ?(?:/|per )|\b(?:kilo|mega|giga)(?:\b|-)|"
+    r"['’]000s?\b|(?<!\d)(?<!\d )[x×*] ?1[0,]*0\b|\b1(?:[ ,]?000)+s\b|"
+    r"(?:^|[(\[,]|\bin) ?1(?:[ ,]?0{2,3})+ ?(?:[)\]]|$|[a-z]+ ?(?:/ ?|per )s)|\b1e\+?\d\b",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(r"(?<![\w.@'’-])(?<!\d )[kKMG](?![\w.'’-]| ?[=:])")
+"""A factor in a heading, in words or digits anywhere and as a letter apart from the unit: ``tok/s (k)``."""
+_PART_OF_RATE = re.compile(
+    r"\bper\b(?![- ]?(?:s|sec|seconds?)\b)|\b(?:each|every)\b|"
+    r"[/·*⋅] ?(?:[cgt]pu|chip|device|core|accelerator|node|card|worker|thread|rank|socket|machine|user|client|watt)\b",
+    re.IGNORECASE,
+)
+"""Headings of a rate of a part of the side: ``images/s (per GPU)``, ``throughput/chip``, ``tokens/s (each)``."""
 _RECORDED = re.compile(r"\b(?:data ?sets?|videos?|clips?|recordings?|cameras?|sensors?|streams?)\b", re.IGNORECASE)
 _RATE = re.compile(
     rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?(?:\s*(?P<unit>[A-Za-z].*))?"
@@ -340,13 +377,16 @@ _QUALITY = re.compile(
 _LONGEST = 60
 """Characters of the name of a quality; a longer one is a sentence that mentions it."""
 _OTHER_QUALITIES = re.compile(
-    r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|\bstd\b|\bstd?dev|deviation|"
-    r"variance|σ|\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
+    r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|"
+    r"\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
     r"\bevaluations?\b|\b(?:acc|accuracy|f1|bleu|map|top[- ]?[15])[- ]loss\b|\bloss of\b|\blost\b|"
-    r"\b(?:epochs|steps|iterations) to\b|\btarget\b|^% of\b|\bpackets?\b",
+    r"\b(?:epochs|steps|iterations) to\b|\btarget\b|^% of\b|\bpackets?\b|"
+    r"\b(?:expected|predicted|estimated|ideal)\b|\b(?:loss|accuracy|f1) weight\b|\brequired\b|"
+    r"^(?:min|max)(?:imum)? (?:\w+ )?(?:acc|accuracy|top|f1|bleu|map|auc|error|loss|perplexity|wer)\b|"
+    rf"{_SET}|{_DEVIATION}",
     re.IGNORECASE,
 )
-"""Headings of what is not the quality itself: a difference, a share of another one, a spread, a count."""
+"""Headings of what is not the quality itself: a difference, a share of another one, a spread, a limit, a count."""
 _SCALED = re.compile(
     r"[×x*] ?10\b|10\^|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|[×*] ?\d{3}|\blog\b|normali[sz]ed|\brelative (?:time|latency)", re.IGNORECASE
 )
@@ -359,9 +399,7 @@ _SETTINGS = re.compile(
     re.IGNORECASE,
 )
 """The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
-_ALLOWED = re.compile(
-    r"time-?outs?\b|\b(?:limits?|defaults?|budgets?|quotas?|delays?|period|retention)\b", re.IGNORECASE
-)
+_ALLOWED = re.compile(rf"time-?outs?\b|\b(?:defaults?|quotas?|delays?|period|retention)\b|{_SET}", re.IGNORECASE)
 """The name of a row of times that are set, not measured."""
 _SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
 """The name of a row that sums up others."""
@@ -690,7 +728,7 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
 def _per_second(head: str, rate: re.Match[str]) -> float | None:
     """A rate with the thousands and the unit of its cell and of its heading; ``None`` unless they agree on one unit."""
     above, beside = _RATE_OF.search(head), _RATE_OF.fullmatch(rate["unit"] or "")
-    if (rate["unit"] and beside is None) or not (above or beside):
+    if (rate["unit"] and beside is None) or not (above or beside) or _is_of_part(head, above):
         return None
     units = [each for each in (above, beside) if each is not None]
     kilo = [each for each in (rate["kilo"], *(one["kilo"] or one["thousand"] for one in units)) if each]
@@ -700,6 +738,12 @@ def _per_second(head: str, rate: re.Match[str]) -> float | None:
         return None
     value = _scaled(_number(rate["value"]), _KILO["".join(kilo)])
     return value if 0 < value < math.inf else None
+
+
+def _is_of_part(head: str, unit: re.Match[str] | None) -> bool:
+    """Whether a heading of rates says that a figure is to be multiplied, by a factor or by the parts of a side."""
+    rest = head if unit is None else f"{head[: unit.start()]} {head[unit.end() :]}"
+    return any(each.search(head) for each in (_FACTOR, _PART_OF_RATE)) or _LETTER.search(rest) is not None
 
 
 def _unit_of(head: str) -> str:
