@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DefinitionError
-from levelbench.training.probes import examples
+from levelbench.training.probes import alike
 from levelbench.training.probes.contents import kind_of
 
 OPERATOR = "from levelbench.operators.custom import CustomOperator\nclass Square(CustomOperator):\n    pass\n"
@@ -87,6 +87,6 @@ def test_inputs_that_are_nearly_always_0_differ_between_splits_by_chance_and_a_u
 
     train, held = split(4000), split(500)
     held[:, 7] *= times
-    found = examples._otherwise(train, None, held, "validation")
+    found = alike._otherwise(train, None, held, "validation")
     assert ("input 7 varies 2" in found) is (times == 20)
     assert bool(found) is (times == 20)

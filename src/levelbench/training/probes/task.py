@@ -81,6 +81,8 @@ def check_task(
     again: Callable[[], Dataset] | None = None,
 ) -> Report:
     """Probe what a task fixes, on its loaded data; ``again`` loads it once more, to check that it is the same."""
+    from levelbench.training.probes import alike  # which no run needs
+
     probes: list[Probe] = [
         ("description", lambda: _description(task)),
         ("provenance", lambda: _provenance(dataset)),
@@ -89,11 +91,11 @@ def check_task(
         ("splits", lambda: examples.splits(dataset)),
         ("labels", lambda: _labels(dataset)),
         ("values", lambda: _values(dataset)),
-        ("near copies", lambda: examples.near_copies(dataset)),
+        ("near copies", lambda: examples.near_copies(dataset, alike.alike(dataset))),
         ("overlaps", lambda: examples.overlaps(dataset)),
         ("two labels", lambda: examples.labels_fit(dataset)),
         ("label among inputs", lambda: examples.given_away(dataset)),
-        ("splits alike", lambda: examples.alike(dataset)),
+        ("splits alike", lambda: alike.alike(dataset)),
         ("target", lambda: _target(task.quality, dataset, task.quality.target)),
     ]
     if again is not None:
