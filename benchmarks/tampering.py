@@ -2,7 +2,7 @@
 
     python benchmarks/tampering.py [--tamperings 1000] [--seed 0] [--runs FOLDER]
     python benchmarks/tampering.py --honest 10000 [--busy 4] [--runs FOLDER]
-    python benchmarks/tampering.py --entries 20 [--seed 0] [--runs FOLDER]
+    python benchmarks/tampering.py --entries 20 [--honest 300] [--seed 0] [--runs FOLDER]
 
 Makes a store of two arms of real runs (or takes those of FOLDER, which has `a/` and `b/`), then changes one record of
 the second arm at a time: single bits, times scaled and shifted, events swapped, dropped and doubled, forged ends,
@@ -10,9 +10,10 @@ qualities and headers, and the events of one run under the header of another. Ea
 with all checksums computed again by the forger, who also makes the board's entry anew of the forged record. The three
 commands run in this process as a user calls them. Every row says how many of the changes each of them found.
 
-`--entries` makes twelve entries of a leaderboard, each of five real runs of `digits` with its own settings and seeds,
-and so many forged ones that claim to need 1.5 to 3 times less, with all digests computed again and no doubts. It counts
-what `board verify` says of each: it needs the machine to itself, since a busy one cannot tell what times are true.
+`--entries` makes twelve entries of a leaderboard (or those of `--honest`), each of five real runs of `digits` with its
+own seeds and one of twelve settings, and so many forged ones (none with 0) that claim to need 1.5 to 3 times less, with
+all digests computed again and no doubts. It counts what `board verify` says of each: to find forged times it needs the
+machine to itself, since a busy one cannot tell what times are true.
 
 `--honest` makes so many runs instead, each in a process of its own, from seed `--seed` on, with `--busy` processes
 beside them that keep the machine busy, and says how many of them contradict themselves: it has to be none.
@@ -64,6 +65,8 @@ _PUBLISHED = (
 )
 """Settings of the honest entries, whose runs take half a second: in a tenth of that, warming up hides what was forged.
 The first ``_OPEN_ENDED`` stop once the target is confirmed."""
+_FRESH = 500_000
+"""Where the seeds begin that the entries of seed 0 are run again with: above those of any entry."""
 _TOOLS = ("compare", "lint", "board check")
 _SUM = re.compile(rb',"sum":"[0-9a-f]{16}"}\n')
 _FOUND = re.compile(r"is damaged|contradicts itself|comes after the end|is not the header|schema \d+ and this version")
@@ -575,26 +578,26 @@ def forged(entry: Path, kind: Callable[..., None], factor: float) -> dict[str, A
     return stated
 
 
-def try_entries(runs: Path, count: int, seed: int) -> None:
-    """Verify twelve honest entries and ``count`` forged ones, and print what is said of them."""
+def try_entries(runs: Path, count: int, honestly: int, seed: int) -> None:
+    """Verify ``honestly`` honest entries and ``count`` forged ones, and print what is said of them."""
     random = Random(seed)
     # Two threads that wait for each other on busy cores take minutes for a run of a tenth of a second.
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     said: Counter[tuple[str, str]] = Counter()
     with WARM.processes():
-        made = [make_published(runs, at, words) for at, words in enumerate(_PUBLISHED)]
+        made = [make_published(runs, at, _PUBLISHED[at % len(_PUBLISHED)]) for at in range(honestly)]
         honest = [(entry, "honest", entry.read_bytes()) for entry in made]
         tried = []
         for at in range(count):
             kind, factor = FORGERIES[at % len(FORGERIES)], random.choice((1.5, 1.5, 1.7, 2.0, 3.0))
             # A recipe of fixed length needs the samples of its length, whatever somebody claims.
-            entry = made[at % (len(made) if kind in (fewer_seconds, shorter_steps) else _OPEN_ENDED)]
+            entry = made[at % (len(_PUBLISHED) if kind in (fewer_seconds, shorter_steps) else _OPEN_ENDED)]
             tried.append((entry, kind.__name__.replace("_", " "), msgspec.json.encode(forged(entry, kind, factor))))
         for at, (entry, name, text) in enumerate((*honest, *tried)):
             place = runs / f"verified-{at}"
             place.mkdir(exist_ok=True)
             (place / entry.name).write_bytes(text)
-            words = ("--into", str(place / "runs"), "--seed", str(1000 * seed + 500), "--json")
+            words = ("--into", str(place / "runs"), "--seed", str(1000 * seed + _FRESH), "--json")
             _, out = called("board", "verify", str(place / entry.name), *words)
             found = json.loads(out[out.index("{\n") :])
             said[name, found["kind"]] += 1
@@ -621,8 +624,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tamperings", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--honest", type=int, default=0, help="make so many honest runs instead")
-    parser.add_argument("--entries", type=int, default=0, help="verify so many forged entries, and twelve honest ones")
+    parser.add_argument("--honest", type=int, default=0, help="make so many honest runs, or entries beside --entries")
+    parser.add_argument("--entries", type=int, help="verify so many forged entries, and honest ones: --honest, or 12")
     parser.add_argument("--busy", type=int, default=0, help="so many processes keep the machine busy meanwhile")
     parser.add_argument("--runs", type=Path, help="folder of the runs; kept")
     parser.add_argument("--read", action="store_true", help="only read the honest runs in the folder of --runs")
@@ -632,8 +635,8 @@ def main() -> None:
         runs = chosen.runs or Path(scratch)
         if chosen.read:
             judge_honest(runs)
-        elif chosen.entries:
-            try_entries(runs, chosen.entries, chosen.seed)
+        elif chosen.entries is not None:
+            try_entries(runs, chosen.entries, chosen.honest or len(_PUBLISHED), chosen.seed)
         elif chosen.honest:
             try_honest(runs, chosen.honest, chosen.busy, chosen.seed)
         else:
