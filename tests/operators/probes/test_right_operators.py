@@ -148,7 +148,7 @@ def faults(report):
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize(("node", "inputs"), OPERATORS)
+@pytest.mark.parametrize(("node", "inputs"), OPERATORS[1::2])
 def test_a_reference_operator_passes(node, inputs):
     backend = open_framework("numpy")
     operator = backend.operator(node)
@@ -167,7 +167,7 @@ def test_gradients_of_the_reference_pass_with_any_seed(at):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("node", "inputs"), OPERATORS[::2])
+@pytest.mark.parametrize(("node", "inputs"), OPERATORS[::4])
 def test_an_operator_of_pytorch_passes(node, inputs):
     pytest.importorskip("torch")
     backend = open_framework("torch")
@@ -255,8 +255,7 @@ BY_HAND = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize(("seed", "name"), enumerate(BY_HAND))
 def test_a_correct_operator_written_by_hand_passes(name, seed):
     forward, backward, count = BY_HAND[name]
     samples = [
