@@ -255,7 +255,7 @@ BY_HAND = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "name"), enumerate(BY_HAND))
+@pytest.mark.parametrize(("seed", "name"), list(enumerate(BY_HAND)))
 def test_a_correct_operator_written_by_hand_passes(name, seed):
     forward, backward, count = BY_HAND[name]
     samples = [
