@@ -143,6 +143,35 @@ def test_one_executor_takes_any_batch(backend, mode):
         assert executor.infer(given(backend, network, batch)[0])[0].shape == (batch, 3)
 
 
+@pytest.fixture
+def pooled():
+    """More channels come out of the convolution than go in, so that a search for NaN looks at what goes in."""
+    g = GraphBuilder("pooled")
+    weight, bias = g.parameter("w", [8, 1, 3, 3], HE), g.parameter("b", [8], HE)
+    y = g.node("Relu", g.node("Conv", g.input("x", ["batch", 1, 8, 8]), weight, bias, pads=[1, 1, 1, 1]))
+    y = g.node("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
+    g.output(g.node("Softmax", g.node("Flatten", y)), "y")
+    return g.build()
+
+
+@MODES
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38], ids=str)
+@pytest.mark.parametrize("where", ["x", "w", "b"])
+def test_what_is_not_finite_shows_where_the_reference_has_it_and_only_in_that_call(backend, mode, pooled, where, value):
+    (x,) = pooled.make_inputs(3, seed=1).values()
+    ours, reference = backend.executor(pooled, mode=mode), numpy_framework.open("cpu").executor(pooled)
+    held = {each: np.array(reference.parameters[each]) for each in ("w", "b")} | {"x": x}
+    spoiled = held[where].copy()
+    spoiled.flat[2:4] = value
+    with np.errstate(all="ignore"):
+        for each in (held[where], spoiled, held[where]):
+            (given,) = [each] if where == "x" else [x]
+            if where != "x":
+                ours.parameters[where], reference.parameters[where] = backend.array(each), each
+            (found,) = ours.infer(backend.array(given))
+            np.testing.assert_allclose(found, reference.infer(given)[0], rtol=1e-4, atol=1e-6)
+
+
 @MODES
 def test_nan_is_kept_by_maxima(backend, mode):
     g = GraphBuilder("maxima")

@@ -448,6 +448,30 @@ def traced_for_xla(xla: bool) -> Iterator[None]:
         _BY_XLA.reset(before)
 
 
+_ASSUMED: ContextVar[tuple[Any, list[Raw]]] = ContextVar("the graph being traced, and what it assumes")
+
+
+@contextmanager
+def assuming() -> Iterator[list[Raw]]:
+    """Inside, the graph being traced only has the quick ways of :func:`quick_if`; the list holds their conditions."""
+    held: list[Raw] = []
+    before = _ASSUMED.set((tf.compat.v1.get_default_graph(), held))
+    try:
+        yield held
+    finally:
+        _ASSUMED.reset(before)
+
+
+def quick_if(condition: Raw, quick: Raw, exact: Function) -> Raw:
+    """``quick`` where the condition holds, else ``exact()``, in a branch unless the graph assumes the condition."""
+    graph, held = _ASSUMED.get((None, []))
+    # What is inside a loop's body cannot be looked at from outside.
+    if graph is None or tf.executing_eagerly() or condition.graph is not graph:
+        return tf.cond(condition, lambda: quick, exact)
+    held.append(condition)
+    return quick
+
+
 def _chosen(compare: Function, function: Function) -> Function:
     """A maximum or minimum that keeps NaN and halves the gradient of equal values, as PyTorch and JAX do."""
 
@@ -704,8 +728,8 @@ def softmax(x: Raw, axis: int = -1) -> Raw:
     found = tf.nn.softmax(x, axis)
     if by_xla():
         return found
-    spoiled = tf.math.is_nan(tf.reduce_sum(found))
-    return tf.cond(spoiled, lambda: found + 0 * tf.reduce_sum(found, axis, keepdims=True), lambda: found)
+    whole = ~tf.math.is_nan(tf.reduce_sum(found))
+    return quick_if(whole, found, lambda: found + 0 * tf.reduce_sum(found, axis, keepdims=True))
 
 
 xp = ModuleType("levelbench_tensorflow", "TensorFlow's functions by the names of the Array API standard.")

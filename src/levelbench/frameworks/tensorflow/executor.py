@@ -14,7 +14,7 @@ import tensorflow as tf
 from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.frameworks import no_forward
 from levelbench.frameworks.shared.executor import FunctionalExecutor, Reader, Recorded, cross_entropy
-from levelbench.frameworks.tensorflow.arrays import TensorArray, traced_for_xla, xp
+from levelbench.frameworks.tensorflow.arrays import TensorArray, assuming, traced_for_xla, xp
 from levelbench.frameworks.tensorflow.operator import gradients_of, refusal
 from levelbench.frameworks.tensorflow.operators import find
 from levelbench.frameworks.tensorflow.operators.registry import on_tensors
@@ -89,8 +89,23 @@ def _compiled(function: Function, mode: str) -> Function:
         with traced_for_xla(xla):
             return _unwrapped(function(*[TensorArray(each) for each in tensors]))
 
+    def assumed(*tensors: Any) -> Any:
+        with assuming() as conditions:
+            found = traced(*tensors)
+        return found, tf.reduce_all(tf.stack(conditions)) if conditions else None
+
     graph = tf.function(traced, autograph=False, jit_compile=xla or None)
-    return lambda *arrays: _wrapped(graph(*[each.tensor for each in arrays]))
+    if xla or tf.config.get_visible_devices("GPU"):
+        return lambda *arrays: _wrapped(graph(*[each.tensor for each in arrays]))
+    # A branch in a graph costs 1 % of a small network; the graph with branches is made where the quick one is wrong.
+    quick = tf.function(assumed, autograph=False)
+
+    def call(*arrays: Array) -> Any:
+        tensors = [each.tensor for each in arrays]
+        found, holds = quick(*tensors)
+        return _wrapped(found if holds is None or holds else graph(*tensors))
+
+    return call
 
 
 class TensorFlowModel(Executor):
