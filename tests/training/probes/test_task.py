@@ -417,6 +417,28 @@ def test_shuffled_labels_of_training_are_found():
     assert "these do not go with their inputs" in found(shuffled)["splits alike"]
 
 
+@pytest.mark.parametrize(("by", "where"), [(1, "previous"), (-1, "next")])
+@pytest.mark.parametrize("numbers", [False, True])
+def test_labels_that_are_moved_by_a_row_are_found(by, where, numbers):
+    def mixed(split):
+        order = np.random.default_rng(0).permutation(len(split))
+        labels = split.inputs[:, :3].sum(axis=1) if numbers else split.labels
+        return Split.of(split.inputs[order], labels[order])
+
+    made = replace(of_clusters(), **{name: mixed(each) for name, each in of_clusters().splits().items()})
+    assert "splits alike" not in found(made)
+    moved = replace(made, train=Split.of(made.train.inputs, np.roll(made.train.labels, by)))
+    assert f"labels of the train split are those of the {where} row" in found(moved)["splits alike"]
+
+
+def test_a_series_that_has_its_last_label_among_the_inputs_is_not_accused():
+    returns = np.random.default_rng(0).standard_normal(1003).astype(np.float32)
+    rows, labels = np.stack([returns[2:-1], returns[1:-2], returns[:-3]], 1), (returns[3:] > 0).astype(np.int64)
+    at = {"train": slice(0, 600), "validation": slice(600, 800), "test": slice(800, 1000)}
+    made = replace(of_clusters(), **{name: Split.of(rows[each], labels[each]) for name, each in at.items()})
+    assert "failed" not in [each.status for each in check_task(task(), made).of("splits alike")]
+
+
 def test_training_examples_in_the_order_of_classes_are_not_accused_of_wrong_labels():
     assert "splits alike" not in found(of_clusters(order=None))
 

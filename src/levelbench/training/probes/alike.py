@@ -69,12 +69,15 @@ def _otherwise_made(parts: Mapping[str, Split]) -> Finding | None:
         if not _own_scale(every[0]) and (how := _own_scale(*every)):
             found = f"each {what} has {how} in all splits together: held-out examples had a share in the scaling"
             shared = noted(found, do)
+    for name, split in parts.items():
+        if (finding := _moved_labels(split, name)) is not None:
+            return finding
     if found := _other_labels(parts):
         return failed(found, "prepare the labels of all splits by the same code, in the order of their inputs")
     return shared
 
 
-_HALVES, _CLEARLY, _MEANT = 40, 0.2, 0.6
+_HALVES, _CLEARLY, _MEANT, _LOOKED_AT = 40, 0.2, 0.6, 2048
 
 
 def _other_labels(parts: Mapping[str, Split]) -> str:
@@ -85,7 +88,7 @@ def _other_labels(parts: Mapping[str, Split]) -> str:
     """
     rows, labels = {}, {}
     for name, split in parts.items():
-        given, its = features_of(split, most=2048), split.labels
+        given, its = features_of(split, most=_LOOKED_AT), split.labels
         if given is None or len(given) < 2 * _HALVES or its.ndim != 1 or its.dtype.kind not in "iu":
             return ""
         rows[name], labels[name] = given, np.asarray(its)[np.linspace(0, len(its) - 1, len(given), dtype=np.int64)]
@@ -117,6 +120,41 @@ def _other_labels(parts: Mapping[str, Split]) -> str:
             other = next(each for each in meant if meant[each] != each)
             return f"what is class {other} in training is class {meant[other]} in the {name} split, by its inputs"
     return ""
+
+
+def _moved_labels(split: Split, name: str) -> Finding | None:
+    """Whether labels go with the inputs of the next or previous row instead of their own, see :func:`_told_by_half`.
+
+    Numbers are told as the third of all that they are in: low, middle or high.
+    """
+    rows, its = features_of(split, most=_LOOKED_AT), split.labels
+    if rows is None or len(rows) < 2 * _HALVES or its.ndim != 1 or its.dtype.kind not in "iuf":
+        return None
+    labels = its if its.dtype.kind in "iu" else np.searchsorted(np.quantile(its, (1 / 3, 2 / 3)), its)
+    counts = np.unique(labels, return_counts=True)[1]
+    places = np.linspace(0, len(labels) - 1, len(rows), dtype=np.int64)[1:-1]
+    spread: Features = rows.std(axis=0)
+    spread[spread == 0] = 1
+    scaled: Features = rows[1:-1] / spread
+
+    def right(inputs: Features, by: int) -> list[float]:
+        wanted = labels[places + by]
+        return [float((_told_by_half(inputs, wanted, kind) == wanted).mean()) for kind in (1, 2)]
+
+    most = counts.max() / len(labels)
+    if len(counts) < 2 or (own := max(right(scaled, 0))) > most + _CLEARLY / 2:
+        return None
+    for by, where in ((1, "previous"), (-1, "next")):
+        if (told := min(right(scaled, by))) > max(most, own) + _CLEARLY:
+            found = (
+                f"the labels of the {name} split are those of the {where} row: the means of classes tell {told:.0%} of"
+                f" these, and {own:.0%} of those in the same row"
+            )
+            # What was the label a row ago is among the inputs of many a series: one column tells as much as all.
+            columns = range(scaled.shape[1] if by == -1 else 0)
+            series = any(min(right(scaled[:, [at]], by)) > told - 0.01 for at in columns)
+            return (noted if series else failed)(found, "drop or add a row of inputs and labels together")
+    return None
 
 
 def _told_by_half(rows: Features, labels: NDArray[Any], by: int) -> NDArray[Any]:
