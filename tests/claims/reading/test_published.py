@@ -413,6 +413,18 @@ def test_a_rate_is_no_name(page):
     assert [(each.name, each.throughput) for each in sides] == [("Batch size 1", 96.0), ("Batch size 2", 196.0)]
 
 
+def test_an_amount_is_no_name_unless_it_is_of_a_model(page):
+    text = "| Version | Size | Compile time |\n|---|---|---|\n| 1.0 | 8.1 MB | 41 s |\n| 2.0 | 7.2 MB | 30 s |\n"
+    assert [each.name for each in only(page(text)).sides] == ["1.0", "2.0"]
+    text = "| Model | Quality | t/s |\n|---|---|---|\n| 125M | good | 42 |\n| 350M | good | 31 |\n"
+    assert [each.name for each in only(page(text)).sides] == ["125M", "350M"]
+
+
+def test_a_system_keeps_the_brackets_of_its_name(page):
+    text = "| Task | fp32 (CPU) | int8 (CPU) |\n|---|---|---|\n| sort | 41 ms | 17 ms |\n"
+    assert [each.name for each in only(page(text)).sides] == ["fp32 (CPU), sort", "int8 (CPU), sort"]
+
+
 def test_the_burden_of_hardware_is_no_hardware(page):
     text = "| a | Hardware Burden | BLEU |\n|---|---|---|\n| x | 146G | 35.0 |\n"
     assert only(page(text)).sides[0].hardware == HardwareView()

@@ -151,7 +151,8 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
 def _without_unit(head: str) -> str:
     """The name of a system in a heading such as ``Ours (ms)`` or ``images/s (A100)``."""
     rate = _RATE_OF.search(head)
-    return (head.replace(rate[0], "") if rate else _IN_HEADING.sub("", head)).strip(" ,:-()[]")
+    rest = _EMPTY.sub("", head.replace(rate[0], "") if rate else _IN_HEADING.sub("", head)).strip(" ,:-")
+    return rest[1:-1].strip() if rest[:1] in ("(", "[") and rest[-1:] in (")", "]") else rest
 
 
 def _timed_columns(table: PublishedTable, named: int) -> list[int]:
@@ -235,6 +236,7 @@ _UNITS = {
     **dict.fromkeys(("day", "days"), 86400.0),
 }
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
+_EMPTY = re.compile(r"[(\[]\W*[)\]]")
 _NUMBER = r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _VALUE = re.compile(
     rf"(?:~|≈|\$)?\s*(?P<value>{_NUMBER})\s*(?P<unit>%|[x×]|{_UNIT})?"
@@ -476,6 +478,8 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
     (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
 )
+_AMOUNT = re.compile(r"[~≈]?\s*[\d.,]+ ?(?:[kKMGT]i?B?|B|k?W|[GM]?Hz|%)")
+_OF_MODEL = re.compile(r"model|\bname\b|network|method|config", re.IGNORECASE)
 _NOTHING = re.compile(
     r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various|yes|no|"
     r"[\d.,]+ ?(?:[kMGT]i?B|k?W|[GM]Hz))\W*)?",
@@ -689,10 +693,11 @@ def _put(side: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _name_column(table: PublishedTable) -> int:
-    """The first column whose cells are mostly words."""
-    for at in range(len(table.header)):
+    """The first column whose cells are mostly words; amounts, such as ``8.1 MB``, are the names of models alone."""
+    for at, head in enumerate(table.header):
         cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
-        if cells and sum(map(_is_words, cells)) * 2 > len(cells):
+        names = [cell for cell in cells if _OF_MODEL.search(head.text) or not _AMOUNT.fullmatch(cell)]
+        if cells and sum(map(_is_words, names)) * 2 > len(cells):
             return at
     return 0
 
