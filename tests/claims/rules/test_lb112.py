@@ -148,6 +148,8 @@ ALONE = {**FASTER, "comparisons": [], "scaling": []}
         ("A new record for CIFAR-10", ["warning"]),
         ("The fastest of ten runs took 28 s", []),
         ("94 % in 30 s", []),
+        ("94 % in 30 s; the world record is 20 s", []),
+        ("The fastest training in Europe; 20 s are the record", []),
         ("The fastest training but for that of 'best entry'", []),
     ],
 )
