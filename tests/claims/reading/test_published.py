@@ -277,6 +277,8 @@ def test_a_limit_a_goal_or_an_input_is_no_time(page, head):
         "Time (s), mean ± SD",
         "Time to the threshold (s)",
         "Time after warm-up (s)",
+        "Prediction time (s)",
+        "Estimator time (s)",
         "CPU-bound time (s)",
         "Latency of video decoding (s)",
     ],

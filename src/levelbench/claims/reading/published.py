@@ -310,7 +310,8 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 _OTHER_TIMES = re.compile(
-    r"time[- ]?out(?!p)|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|"
+    r"time[- ]?out(?!p)|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|\bestimat(?:ed?|es|ion)\b|predicted|"
+    r"expected|theor|ideal|"
     r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b|confidence|\bmargin\b|"
     r"\bdefaults?\b|\bmin ?/ ?max\b|latency.*\(min\)|\bsimulated\b(?! ann)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
