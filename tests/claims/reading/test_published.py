@@ -287,7 +287,17 @@ def test_a_time_that_is_said_in_such_words_is_one(page, head):
     assert only(page(f"| a | {head} | accuracy |\n|---|---|---|\n| x | 3 | 0.9 |\n")).sides[0].time_s == 3.0
 
 
-@pytest.mark.parametrize("head", ["F1 at threshold 0.5", "Max-pool accuracy", "Accuracy ± SE", "Accuracy after 5 min"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        "F1 at threshold 0.5",
+        "Max-pool accuracy",
+        "Nominal accuracy",
+        "Claim accuracy",
+        "Accuracy ± SE",
+        "Accuracy after 5 min",
+    ],
+)
 def test_a_quality_that_is_said_in_words_of_limits_is_one(page, head):
     assert only(page(f"| a | {head} |\n|---|---|\n| x | 0.9 |\n")).sides[0].quality.value == 0.9
 

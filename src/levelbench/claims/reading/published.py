@@ -293,7 +293,7 @@ _SET = (
     r"(?<!to )(?<!to the )\b(?:targets?|goals?)\b|(?<!to )(?<!to the )(?<!at )(?<!at the )(?<!best )(?<!@)"
     r"\bthresholds?\b(?! ?(?:=|of\b|\d))|\bplanned\b|\brequested\b|\ballotted\b|\bcaps?\b(?! ?\d)|\bceiling\b|"
     r"\broofline\b|(?<!-)(?<!cpu )(?<!gpu )(?<!memory )(?<!compute )(?<!i/o )(?<!io )\bbounds?\b|\bbest possible\b|"
-    r"\bideal\b|\beta\b|\bnominal\b|\brated\b|\badvertised\b|\bclaim(?:ed|s)?\b|\bdata[- ]?sheet\b|"
+    r"\bideal\b|\beta\b|\brated\b|\badvertised\b|\bdata[- ]?sheet\b|"
     r"\bspec(?:ified|[- ]?sheet)\b"
 )
 """Words of limits, goals, plans and promises, which nobody has measured."""
@@ -311,7 +311,7 @@ _TIMES = re.compile(
 )
 _OTHER_TIMES = re.compile(
     r"time[- ]?out(?!p)|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|\bestimat(?:ed?|es|ion)\b|predicted|"
-    r"expected|theor|ideal|"
+    r"expected|theor|ideal|\bnominal\b|\bclaimed\b|\bclaims?\s*(?:[(\[,]|$)|"
     r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b|confidence|\bmargin\b|"
     r"\bdefaults?\b|\bmin ?/ ?max\b|latency.*\(min\)|\bsimulated\b(?! ann)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
