@@ -80,6 +80,14 @@ GUILTY = {
         [("warning", f"{BASE}.release_year")],
     ),
     "half the accelerators": ({BASE: HALF}, [("warning", NEW)]),
+    "fewer devices of another method, by whose numbers the sides are called": (
+        {
+            **named("ours on 8 GPUs", "theirs on 1 GPU"),
+            NEW: HardwareView(accelerator="V100", accelerators=8),
+            BASE: HardwareView(accelerator="V100", accelerators=1),
+        },
+        [("warning", NEW)],
+    ),
     "older and weaker, by the table alone": (
         {BASE: HardwareView(description="4 x NVIDIA Tesla P100")},
         [("warning", f"{BASE}.release_year"), ("warning", NEW)],
@@ -104,6 +112,13 @@ INNOCENT = {
         f"{BASE}.accelerators": 1,
         f"{BASE}.peak_flops": {name: peak / 4 for name, peak in A100.peak_flops.items()},
         f"{C}.base_kind": "one-process",
+    },
+    "sides that are called by their number of devices alone": {
+        **named("8 GPUs", "1 GPU"),
+        NEW: HardwareView(accelerator="V100", accelerators=8),
+        BASE: HardwareView(accelerator="V100", accelerators=1),
+        f"{C}.base_kind": None,
+        "sides[1].framework": None,
     },
     "all cores of a processor against another processor": {
         BASE: XEON,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.claims.clean import changes, clean_claim, found, other_findings
 from tests.claims.run_store import specification, write_runs
 
@@ -135,3 +136,24 @@ def test_a_batch_of_answers_is_asked_for_no_quality():
     assert ("not-stated", QUALITY) in found(rule, changes(clean_claim(), {**unsaid, "title": "1.7 times the rate"}))
     serving = {**unsaid, "title": "1.7 times the rate of prompt processing"}
     assert ("not-stated", QUALITY) not in found(rule, changes(clean_claim(), serving))
+
+
+ALONE = {**FASTER, "comparisons": [], "scaling": []}
+
+
+@pytest.mark.parametrize(
+    ("title", "severities"),
+    [
+        ("The fastest training of CIFAR-10", ["warning"]),
+        ("A new record for CIFAR-10", ["warning"]),
+        ("The fastest of ten runs took 28 s", []),
+        ("94 % in 30 s", []),
+        ("94 % in 30 s; the world record is 20 s", []),
+        ("The fastest training in Europe; 20 s are the record", []),
+        ("The fastest training but for that of 'best entry'", []),
+    ],
+)
+def test_a_side_that_is_called_the_fastest_is_compared_with_the_known_entries(title, severities):
+    claim = changes(clean_claim(), {**ALONE, "title": title, "standards[0].name": "best entry"})
+    alone = replace(claim, sides=claim.sides[:1])
+    assert [severity for severity, _ in found(rule, alone)] == severities

@@ -28,6 +28,10 @@ GUILTY = {
         ("error", f"{BASE}.quality.value"),
     ),
     "no run of the baseline reached the target": ({f"{BASE}.runs_reached": 0}, ("error", f"{BASE}.quality.value")),
+    "the accuracy leaves half as many errors again, with no interval": (
+        {f"{BASE}.quality.value": 0.91, f"{BASE}.quality.low": None, f"{BASE}.quality.high": None, **UNSAID},
+        ("error", f"{BASE}.quality.value"),
+    ),
     "the perplexity is far above what is usual": (
         {**LOSS, f"{BASE}.quality.value": 24.0},
         ("error", f"{BASE}.quality.value"),

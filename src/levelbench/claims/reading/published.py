@@ -151,7 +151,8 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
 def _without_unit(head: str) -> str:
     """The name of a system in a heading such as ``Ours (ms)`` or ``images/s (A100)``."""
     rate = _RATE_OF.search(head)
-    return (head.replace(rate[0], "") if rate else _IN_HEADING.sub("", head)).strip(" ,:-()[]")
+    rest = _EMPTY.sub("", head.replace(rate[0], "") if rate else _IN_HEADING.sub("", head)).strip(" ,:-")
+    return rest[1:-1].strip() if rest[:1] in ("(", "[") and rest[-1:] in (")", "]") else rest
 
 
 def _timed_columns(table: PublishedTable, named: int) -> list[int]:
@@ -235,6 +236,7 @@ _UNITS = {
     **dict.fromkeys(("day", "days"), 86400.0),
 }
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
+_EMPTY = re.compile(r"[(\[]\W*[)\]]")
 _NUMBER = r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _VALUE = re.compile(
     rf"(?:~|≈|\$)?\s*(?P<value>{_NUMBER})\s*(?P<unit>%|[x×]|{_UNIT})?"
@@ -264,6 +266,12 @@ _SIZE = re.compile(
 """The heading of a size that tells rows of one name apart, and is no number of a repetition."""
 _EMOJI = re.compile("[\u2020\u2021\u2705\u2728\u26a1\u2b50\ufe0f\U0001f300-\U0001faff]")
 _CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
+_OF_DAY = re.compile(
+    r"(?<!-)(?<!to )\b(?:start|end|finish|begin|submit|submission|creation|arrival|departure|release)(?:ed|ing)?"
+    r"(?: ?time| at)?$",
+    re.IGNORECASE,
+)
+"""Headings of a time of day."""
 _PARTS = re.compile(rf"(?:\d{{1,9}}(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
 _PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
 """A time of several units: ``1 h 23 min``, ``3m 20s``; ``0:10:28`` is of hours, minutes and seconds."""
@@ -283,9 +291,12 @@ _SET = (
     r"\btolerances?\b|\brequirements?\b|\brequired (?!for\b|to\b|by\b)[a-z]|\blimits?\b|\bbudget(?:ed|s)?\b|"
     r"\b(?:throughput|rate|speed|latency|accuracy|quality|fps|qps|/s) required\b|\bprojected\b|\bextrapolat|"
     r"(?<!to )(?<!to the )\b(?:targets?|goals?)\b|(?<!to )(?<!to the )(?<!at )(?<!at the )(?<!best )(?<!@)"
-    r"\bthresholds?\b(?! ?(?:=|of\b|\d))"
+    r"\bthresholds?\b(?! ?(?:=|of\b|\d))|\bplanned\b|\brequested\b|\ballotted\b|\bcaps?\b(?! ?\d)|\bceiling\b|"
+    r"\broofline\b|(?<!-)(?<!cpu )(?<!gpu )(?<!memory )(?<!compute )(?<!i/o )(?<!io )\bbounds?\b|\bbest possible\b|"
+    r"\bideal\b|\beta\b|\brated\b|\badvertised\b|\bdata[- ]?sheet\b|"
+    r"\bspec(?:ified|[- ]?sheet)\b"
 )
-"""Words of limits, goals and plans, which nobody has measured."""
+"""Words of limits, goals, plans and promises, which nobody has measured."""
 _DEVIATION = (
     r"\bjitter\b|\bstd? ?err|\bstandard err|uncertaint|\bstd\b|\bstd?dev|deviation|variance|σ|"
     r"(?<!±)(?<!± )(?<!\+/- )\b(?:se|sem|sd|mad|iqr)\b ?(?:[(\[,)]|$)"
@@ -299,19 +310,39 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 _OTHER_TIMES = re.compile(
-    r"time-?out|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|estimat|predict|expected|theor|ideal|"
+    r"time[- ]?out(?!p)|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|\bestimat(?:ed?|es|ion)\b|predicted|"
+    r"expected|theor|ideal|\bnominal\b|\bclaimed\b|\bclaims?\s*(?:[(\[,]|$)|"
     r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b|confidence|\bmargin\b|"
     r"\bdefaults?\b|\bmin ?/ ?max\b|latency.*\(min\)|\bsimulated\b(?! ann)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"(?<!per )(?<!/)(?<!/ )\btime[- ]?steps? ?(?:[(\[,]|size|$)|\btime constant|\bthink(?:ing)? time|"
     r"\b(?:time|hours|days) since\b|\b(?:to|between) failures?\b|\btime to live\b|\bttl\b|"
-    r"\bback-?off\b|\bsleep\b|\bcut-?off\b|\bup-?time\b|"
+    r"\bback-?off\b|\bsleep\b|\bcut-?off\b|\bup-?time\b|\btime left\b|\bremaining\b|\blead[- ]time\b|^warm-?up\b|"
+    r"\b(?:hours|minutes|seconds) of\b|\b(?:data ?sets?|test|frame|chunk)[- ](?:duration|length)\b|\bhop\b|\bstride\b|"
+    r"look-?ahead|\bduration of (?:the |an? )?(?:\w+ )?test\b|"
+    r"\bof (?:the )?(?:inputs?|audio|speech|recordings?|clips?|videos?)\s*(?:[(\[,]|$)|"
     r"\b(?:audio|video|speech|clip|song|track|recording|episode)s?[- ](?:time|duration|length)\b|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b|"
     rf"{_SET}|{_DEVIATION}",
     re.IGNORECASE,
 )
 """Headings of times that are none from start to end: how much is saved, a spread, a limit, a sum over processors."""
+_OF_INPUT = re.compile(
+    r"\b(?:audio|video|speech|data(?: ?sets?)?$|corpus|clips?$|songs?|tracks?|segments?|recordings?|inputs?|length|"
+    r"ages?|dates?|last|updated?|retention|lifetime|ttl|warm-?up|ramp|pause|lag|interval)\b",
+    re.IGNORECASE,
+)
+"""Headings of how long an input or an interval is, or how old something."""
+_TIMED = re.compile(
+    r"\b(?:mean|median|average|avg|best|worst|fastest|slowest|p\d+|elapsed|wall|real|user|total|overall|cold|warm|"
+    r"before|after|ours|baseline|old|new|main|cpu|gpu|end-to-end|step|epoch|iter\w*|query|request|response|run|result|"
+    r"value|measure\w*|record|speed|perf\w*|bench\w*|"
+    r"(?:train|infer|forward|backward|compil|build|start|load|pars|encod|decod|prefill|generat|synth|search|sort|solv|"
+    r"render|simulat|transcri|convert|comput|execut|process|scan|index|fit|predict|import|serial|deserial|read|writ|"
+    r"cop[iy]|download|upload)\w*(?<![^s]s))\b",
+    re.IGNORECASE,
+)
+"""Headings of what a program did or of how its runs are summed up, without a word of time."""
 _END = re.compile(
     r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile", re.IGNORECASE
 )
@@ -330,7 +361,8 @@ _RATE_OF = re.compile(
 _SAYS_RATE = re.compile(r"throughput|\bspeed\b|\brates?\b|performance", re.IGNORECASE)
 _OF_MACHINE = re.compile(
     r"bandwidth|memory|\b(?:disk|network|link|bus|quota|limit|load)\b|"
-    r"\b(?:request|arrival|offered|input|sampl(?:e|ing)|frame|refresh) ?rate\b",
+    r"\b(?:request|arrival|offered|input|sampl(?:e|ing)|frame|refresh) ?rate\b|\b(?:sent|offered|demand)\b|"
+    r"\b(?:input|source|camera|sensor|display|video|playback|recording) fps\b",
     re.IGNORECASE,
 )
 """Headings of rates that a machine could reach, or that were asked of a program, and no speed of one."""
@@ -350,6 +382,9 @@ _PART_OF_RATE = re.compile(
 )
 """Headings of a rate of a part of the side: ``images/s (per GPU)``, ``throughput/chip``, ``tokens/s (each)``."""
 _RECORDED = re.compile(r"\b(?:data ?sets?|videos?|clips?|recordings?|cameras?|sensors?|streams?)\b", re.IGNORECASE)
+_LENGTH = re.compile(
+    rf"(?:total )?(?:hours|minutes|seconds|duration|length)(?:\s*[(\[]\s*(?:{_UNIT})\s*[)\]])?", re.IGNORECASE
+)
 _RATE = re.compile(
     rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?(?:\s*(?P<unit>[A-Za-z].*))?"
 )
@@ -357,7 +392,8 @@ _KILO = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
 _PRICE = re.compile(
     r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b|"
-    r"\b(?:sav(?:ed|ings?)|monthly|annual|yearly|hardware|machine|device|card|inference|serving|query|token|request)",
+    r"\b(?:sav(?:ed|ings?)|monthly|annual|yearly|hardware|machine|device|card|inference|serving|query|token|request|prize)|"
+    r"\b(?:gpu|list|max(?:imum)?) cost\b",
     re.IGNORECASE,
 )
 """What something may be bought for or save, and no run to a target has cost."""
@@ -374,6 +410,7 @@ _QUALITY = re.compile(
     r"error rate|loss)\b",
     re.IGNORECASE,
 )
+_LOSS = re.compile(r"\bloss\b", re.IGNORECASE)
 _LONGEST = 60
 """Characters of the name of a quality; a longer one is a sentence that mentions it."""
 _OTHER_QUALITIES = re.compile(
@@ -381,7 +418,8 @@ _OTHER_QUALITIES = re.compile(
     r"\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
     r"\bevaluations?\b|\b(?:acc|accuracy|f1|bleu|map|top[- ]?[15])[- ]loss\b|\bloss of\b|\blost\b|"
     r"\b(?:epochs|steps|iterations) to\b|\btarget\b|^% of\b|\bpackets?\b|"
-    r"\b(?:expected|predicted|estimated|ideal)\b|\b(?:loss|accuracy|f1) weight\b|\brequired\b|"
+    r"\b(?:expected|predicted|estimated)\b|\b(?:loss|accuracy|f1) weight\b|\brequired\b|"
+    r"\bloss[- ](?:scal|func|type\b|coef)|\branks?\b(?![- ]?\d)|\b(?:accuracy|quality|error) (?:range|margin)\b|"
     r"^(?:min|max)(?:imum)? (?:\w+ )?(?:acc|accuracy|top|f1|bleu|map|auc|error|loss|perplexity|wer)\b|"
     rf"{_SET}|{_DEVIATION}",
     re.IGNORECASE,
@@ -392,6 +430,10 @@ _SCALED = re.compile(
 )
 """Headings of figures that are not in the unit that is given."""
 _TRAINED = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
+_OF_ANOTHER = re.compile(
+    r"\b(?:baseline|teacher|reference|original|paper|reported|published|before)\b(?! data)", re.IGNORECASE
+)
+"""Headings of a quality that another system had, or this one elsewhere, where a second column has the row's own."""
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
 _SETTINGS = re.compile(
     r"\W*(?:command[- ]line |environment |config(?:uration)? |hyper-?)?"
@@ -399,12 +441,17 @@ _SETTINGS = re.compile(
     re.IGNORECASE,
 )
 """The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
-_ALLOWED = re.compile(rf"time-?outs?\b|\b(?:defaults?|quotas?|delays?|period|retention)\b|{_SET}", re.IGNORECASE)
+_ALLOWED = re.compile(
+    r"time-?outs?\b|\b(?:defaults?|quotas?|delays?|period|retention|uptime)\b|\b(?:ramp|warm)[- ]?(?:up|down)$|"
+    rf"\b(?:test|clip|audio|video|recording|frame|chunk|window) (?:length|duration)\b|{_SET}",
+    re.IGNORECASE,
+)
 """The name of a row of times that are set, not measured."""
 _SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
 """The name of a row that sums up others."""
 _DEFAULT = re.compile(r"defaults?(?: values?)?", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
+_LINEAR = re.compile(r"\blinear (?:speed|scal)", re.IGNORECASE)
 _RUNS = re.compile(
     r"^(?:(?-i:n)|(?:# |n |num |number of |no\. of )?(?:runs|seeds|repeats|repetitions))$", re.IGNORECASE
 )
@@ -423,7 +470,7 @@ _OF_RUNS = re.compile(
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            r"^(?!.*\b(?:memory|ram|vram|cost|price|power|util|usage|hours?)).*"
+            r"^(?!.*\b(?:memory|ram|vram|cost|price|power|util|usage|hours?|burden)).*"
             r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b",
             re.IGNORECASE,
         ),
@@ -432,6 +479,8 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
     (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
 )
+_AMOUNT = re.compile(r"[~≈]?\s*[\d.,]+ ?(?:[kKMGT]i?B?|B|k?W|[GM]?Hz|%)")
+_OF_MODEL = re.compile(r"model|\bname\b|network|method|config", re.IGNORECASE)
 _NOTHING = re.compile(
     r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various|yes|no|"
     r"[\d.,]+ ?(?:[kMGT]i?B|k?W|[GM]Hz))\W*)?",
@@ -446,12 +495,8 @@ _REPORTED = tuple(
 
 
 _NO_SYSTEMS = (
-    *(_TIMES, _OTHER_TIMES, _QUALITY, _RATIO, _COST, _END, _SAYS_RATE, _OF_MACHINE, _RECORDED),
-    re.compile(
-        r"\b(?:mean|median|average|avg|peak|audio|video|speech|length|ages?|warm-?up|jitter|lag|lifetime|interval|inputs?|pause|"
-        r"ttl|date|total|sum)\b",
-        re.IGNORECASE,
-    ),
+    *(_TIMES, _OTHER_TIMES, _QUALITY, _RATIO, _COST, _END, _SAYS_RATE, _OF_MACHINE, _RECORDED, _OF_INPUT),
+    re.compile(r"\b(?:mean|median|average|avg|peak|jitter|total|sum)\b", re.IGNORECASE),
 )
 """What a heading says that is no name of one of several systems."""
 _OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
@@ -509,6 +554,8 @@ def _proposal(table: PublishedTable, file: str) -> ProposedClaim | None:
 def _names(table: PublishedTable, named: int) -> list[str]:
     """The name of each row; where names repeat, with the words of other columns that tell these rows apart."""
     first = [row[named].text if named < len(row) else "" for row in table.rows]
+    if _SIZE.fullmatch(table.header[named].text):
+        first = [f"{table.header[named].text} {name}" if name.isdigit() else name for name in first]
     names = first
     for at in range(len(table.header)):
         several = {name for name in names if name and names.count(name) > 1}
@@ -574,8 +621,9 @@ def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterato
         text = with_points(cell.text, table.commas)
         fields = [] if text is None else list(_fields_of(head.text, text))
         figure = fields[0][0] if fields else ""
-        # The rate of a recording is no speed of a system, and a row of prices is none of what runs cost.
-        recorded = figure == "throughput" and _RECORDED.search(table.header[named].text)
+        # The rate or length of a recording is no speed of a system, and a row of prices is none of what runs cost.
+        of_input = figure == "throughput" or (figure == "time_s" and _LENGTH.fullmatch(words_of(head.text)))
+        recorded = of_input and _RECORDED.search(table.header[named].text)
         priced = figure == "cost_usd" and (_PER.search(name) or _PRICE.search(name))
         if fields and not recorded and not priced:
             yield at, fields
@@ -597,7 +645,8 @@ def _unclear_columns(table: PublishedTable, named: int) -> tuple[set[tuple[int, 
                 if fields[0][0] == figure:
                     columns[at] = columns.get(at, False) or ("time_of", "target") in fields
         timed = _timed_columns(table, named) if figure == "time_s" else []
-        if columns and set(columns) <= set(timed):
+        by_rows = any(_TIMES.search(row[named].text) for row in table.rows if named < len(row))
+        if set(columns) <= set(timed) and (columns or not by_rows):
             # Where one of them cannot be read, the others are no less of several systems or parts.
             columns |= dict.fromkeys(set(timed) - set(columns), False)
         meant = [at for at, is_target in columns.items() if is_target] or _central(table, list(columns))
@@ -613,11 +662,13 @@ def _unclear_columns(table: PublishedTable, named: int) -> tuple[set[tuple[int, 
     qualities = {
         at for row in table.rows for at, fields in _stated(table, named, row) if fields[0][0] == "quality.metric"
     }
-    trained = sorted(at for at in qualities if _TRAINED.search(words_of(table.header[at].text)))
-    if trained and len(trained) < len(qualities):
-        unclear |= {(at, "quality.metric") for at in trained}
-        heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in trained)
-        said.append(f"{heads}, as others are not of the training data")
+    for words, why in ((_TRAINED, "not of the training data"), (_OF_ANOTHER, "of the row itself")):
+        found = sorted(at for at in qualities if words.search(words_of(table.header[at].text)))
+        if found and len(found) < len(qualities):
+            unclear |= {(at, "quality.metric") for at in found}
+            heads = ", ".join(json.dumps(table.header[at].text, ensure_ascii=False) for at in found)
+            said.append(f"{heads}, as others are {why}")
+            qualities -= set(found)
     return unclear, said
 
 
@@ -643,17 +694,24 @@ def _put(side: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _name_column(table: PublishedTable) -> int:
-    """The first column whose cells are mostly words."""
-    for at in range(len(table.header)):
+    """The first column whose cells are mostly words; amounts, such as ``8.1 MB``, are the names of models alone."""
+    for at, head in enumerate(table.header):
         cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
-        if cells and sum(map(_is_words, cells)) * 2 > len(cells):
+        names = [cell for cell in cells if _OF_MODEL.search(head.text) or not _AMOUNT.fullmatch(cell)]
+        if cells and sum(map(_is_words, names)) * 2 > len(cells):
             return at
     return 0
 
 
 def _is_words(text: str) -> bool:
-    figure = _VALUE.fullmatch(text) is not None or _seconds_of(text) is not None
+    figure = _VALUE.fullmatch(text) is not None or _seconds_of(text) is not None or _is_rate(text)
     return not figure and any(each.isalpha() for each in text)
+
+
+def _is_rate(text: str) -> bool:
+    """Whether it is a number with a unit of rates, such as ``938 img/s``."""
+    rate = _RATE.fullmatch(text)
+    return rate is not None and _RATE_OF.fullmatch(rate["unit"] or "") is not None
 
 
 def _comparisons(
@@ -685,6 +743,8 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
             yield "throughput", per_s
         if _RATE_OF.search(head) or _RATE_OF.fullmatch(rate["unit"] or ""):
             return
+    if _CLOCK.fullmatch(text) and _OF_DAY.search(head):
+        return
     if match is None and of_time and (several_s := _seconds_of(text)) is not None:
         yield from _time(head, several_s, (math.nan, math.nan))
         return
@@ -696,7 +756,8 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
             yield from ((_NAMES[kind], text) for kind in kinds if kind != "hardware" or not unsure)
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
-    if not math.isfinite(value) or (value < 0 and not _QUALITY.search(head)):
+    # With a sign it is a change, except a loss, which may be below 0.
+    if not math.isfinite(value) or text.startswith("+") or (value < 0 and not _LOSS.search(head)):
         return
     unit = own or _unit_of(written)
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
@@ -704,9 +765,10 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     elif head.lower() == "year" and re.fullmatch(r"(?:19|20)\d\d", text):
         yield "year", int(text)
     elif unit in ("x", "×", "") and _RATIO.search(head):
-        yield "ratio", value
+        if not _OTHER_TIMES.search(head) and not _LINEAR.search(head):
+            yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
-        if not _PER.search(head) and not _PRICE.search(head):
+        if not any(words.search(head) for words in (_PER, _PRICE, _OTHER_TIMES)):
             yield "cost_usd", value
     elif _OTHER_QUALITIES.search(head) and _QUALITY.search(head):
         return
@@ -720,9 +782,17 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
             yield "quality.high", high
     elif _OTHER_TIMES.search(head) or _RATES.search(written):
         return
-    elif (own in _UNITS or of_time) and unit.lower() in _UNITS:
+    elif unit.lower() in _UNITS and (of_time or (own in _UNITS and _says_timed(head, own))):
         unit_s = _UNITS[unit.lower()]
         yield from _time(head, _scaled(value, unit_s), _ends(head, match, unit_s))
+
+
+def _says_timed(head: str, unit: str) -> bool:
+    """Whether a figure with its unit below a heading without a word of time is how long something took.
+
+    Programs take milliseconds; of longer times, the heading must say what took them: others are ages and lengths.
+    """
+    return not _OF_INPUT.search(head) and (_UNITS[unit] < 1 or _TIMED.search(head) is not None)
 
 
 def _per_second(head: str, rate: re.Match[str]) -> float | None:

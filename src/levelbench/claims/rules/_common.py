@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from levelbench.claims.rule import Diagnostic, Severity
 from levelbench.claims.view import Claim, ComparisonView, QualityView, ScalingPoint, Side
-from levelbench.records.schema import better_of
+from levelbench.records.schema import better_of, scale_of
 
 __all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "claimed", "compared", "direction_of", "guilty"]
 __all__ += ["is_training", "is_training_rate", "level_of", "misses", "not_stated", "number", "of_another"]
@@ -135,13 +135,17 @@ TRAINING_TIMES = ("target", "epoch", "step", "run")
 
 
 class Level(NamedTuple):
-    """A quality with its interval, signed so that higher is better; without an interval, all three are equal."""
+    """A quality with its interval, signed so that higher is better; without an interval, all three are equal.
+
+    ``top`` is what a perfect result has, if the metric is a share: 1, or 100 in per cent.
+    """
 
     value: float
     low: float
     high: float
     has_interval: bool
     text: str
+    top: float | None = None
 
 
 def direction_of(quality: QualityView) -> float | None:
@@ -161,10 +165,12 @@ def level_of(quality: QualityView, point: ScalingPoint | None = None) -> Level |
         value, low, high = point.quality, point.quality_low, point.quality_high
     if sign is None or value is None:
         return None
+    share = sign > 0 and value >= 0 and scale_of(quality.metric or "") == (0.0, 1.0)
+    top = (1.0 if value <= 1 else 100.0) if share else None
     if low is None or high is None:
-        return Level(sign * value, sign * value, sign * value, False, number(value, 4))
+        return Level(sign * value, sign * value, sign * value, False, number(value, 4), top)
     text = f"{number(value, 4)} [{number(low, 4)}, {number(high, 4)}]"
-    return Level(sign * value, min(sign * low, sign * high), max(sign * low, sign * high), True, text)
+    return Level(sign * value, min(sign * low, sign * high), max(sign * low, sign * high), True, text, top)
 
 
 def beyond(first: Level, later: Level) -> bool | None:
@@ -178,12 +184,16 @@ def beyond(first: Level, later: Level) -> bool | None:
 
 _FAR_LOWER, _FAR_HIGHER = 0.05, 0.25
 """Shares of a quality by which no seed makes it worse: of an accuracy that falls, of an error or loss that rises."""
+_FAR_POINTS = 0.02
+"""Of an accuracy near the top, seeds alone can make a quarter more errors; not so if that is two points."""
 
 
 def far_worse(first: Level, later: Level) -> bool:
     """Whether ``later`` is so much worse that it needs no interval to tell; levels are negative if lower is better."""
-    far = _FAR_LOWER if first.value > 0 else _FAR_HIGHER
-    return first.value - later.value > far * abs(first.value)
+    far, gap = _FAR_LOWER if first.value > 0 else _FAR_HIGHER, first.value - later.value
+    if first.top is not None and gap >= _FAR_POINTS * first.top and gap > _FAR_HIGHER * (first.top - first.value):
+        return True
+    return gap > far * abs(first.value)
 
 
 def misses(quality: QualityView, level: Level | None) -> bool:

@@ -19,6 +19,7 @@ _WIDEST = ("float32", "tf32", "bfloat16", "float16", "float8", "float64")
 """Precisions to compare by default: the usual one for training first, then narrower ones."""
 _MUCH = 1.5
 _COUNT = re.compile(r"^\d+ ?(?:x ?)?")
+_DIGITS, _PLURAL = re.compile(r"\d+"), re.compile(r"s\b")
 _WORD = re.compile(r"[^\W_]+")
 _ANY_MACHINE = {"nvidia", "amd", "intel", "tesla", "google", "gpu", "gpus", "x"}
 _MACHINES = re.compile(r"\b(?:cards?|chips?|machines?|accelerators?|hardware|generations?)\b", re.IGNORECASE)
@@ -190,7 +191,16 @@ def _scales(pair: ComparedPair) -> bool:
     if pair.comparison.base_kind == "other-system":
         return False
     new, base = pair.new.workload.ranks, pair.base.workload.ranks
-    return new is not None and base is not None and new > base
+    return (new is not None and base is not None and new > base) or _counted_in_names(pair)
+
+
+def _counted_in_names(pair: ComparedPair) -> bool:
+    """Whether the names differ in the number of devices alone: ``8 GPUs`` and ``1 GPU``."""
+    both = (pair.new, pair.base)
+    apart = [_PLURAL.sub("", _DIGITS.sub("#", side.name.lower())) for side in both]
+    counts = [side.hardware.accelerators or side.hardware.nodes for side in both]
+    said = all(str(count) in _DIGITS.findall(side.name) for count, side in zip(counts, both, strict=True))
+    return apart[0] == apart[1] and counts[0] != counts[1] and said
 
 
 def _credit(pair: ComparedPair, most: float) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from levelbench.claims.rule import Diagnostic, Severity, read_rule
 from levelbench.claims.rules._common import (
     ComparedPair,
@@ -19,11 +21,13 @@ from levelbench.claims.rules._common import (
     number,
     pairs,
     seconds,
+    sides,
 )
 from levelbench.claims.rules._machines import precision_of
-from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
+from levelbench.claims.view import Claim, Side, StandardView
 
 _BOTH = "give time and quality of both sides, each with its interval"
+_BEST = "compare with the best known entry, or say why it does not count"
 _ALIKE = "compare on one metric, split, target and clock"
 _SPEED = {"target", "run", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
 _NEVER_ALONE = {"run", "epoch", "step", "throughput", "latency", "operations", "cost"}
@@ -40,6 +44,12 @@ _LOSSY = re.compile(
 _SAYS_QUALITY = re.compile(r"accura|qualit|top-?[15]\b|points?\b|loss|error|perplex|bleu|f1\b|\bmap\b", re.IGNORECASE)
 _ANSWERS = re.compile(r"\binfer|\bserv(?:es|ing)\b|\bprompts?\b|\bgenerat|\bdecod|\blatency\b", re.IGNORECASE)
 """Words for a trained network at work, whose answers are those of any batch."""
+_FIRST = re.compile(
+    r"\bfastest\b(?! (?:run|of (?:our|the|\w+ runs))\b)|\b(?:new|sets (?:a|the)) (?:world )?record\b|"
+    r"\bfaster than (?:any|all|every)\b",
+    re.IGNORECASE,
+)
+"""Words that compare with every known entry."""
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
 
@@ -51,6 +61,7 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
         else:
             yield from _one_only(pair, claim)
         yield from _dominated(pair, claim)
+    yield from _not_first(claim)
 
 
 def _unlike(pair: ComparedPair) -> list[tuple[str, str, str]]:
@@ -191,7 +202,7 @@ def _quality_only(pair: ComparedPair, title: str) -> Iterator[Diagnostic]:
 def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     """A known entry is as good, faster and no more expensive, but was not the one compared with."""
     named = {each.base for each in claim.comparisons}
-    better = [one for one in claim.standards if one.name not in named and _beats(one, pair.new, pair.comparison)]
+    better = [one for one in claim.standards if one.name not in named and _beats(one, pair.new, pair.comparison.of)]
     if not better:
         return
     best = min(better, key=lambda one: one.time_s or 0.0)
@@ -200,13 +211,28 @@ def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     found += f" '{best.name}'{'' if best.year is None else f' ({best.year})'}:"
     found += f" {seconds(best.time_s or 0.0)}, quality {number(best.quality or 0.0, 4)}"
     found += f", {number(best.cost_usd or 0.0)} USD against {number(pair.new.cost_usd or 0.0)}" if costs else ""
-    do = "compare with the best known entry, or say why it does not count"
-    yield guilty(f"{pair.new_field}.time_s", found, do, pair.where, "error" if costs else "warning")
+    yield guilty(f"{pair.new_field}.time_s", found, _BEST, pair.where, "error" if costs else "warning")
 
 
-def _beats(one: StandardView, side: Side, comparison: ComparisonView) -> bool:
+def _not_first(claim: Claim) -> Iterator[Diagnostic]:
+    """The title calls the only side the fastest, beside a known entry that is faster and that it does not name."""
+    called = _FIRST.search(claim.title)
+    if called is None or claim.comparisons or len(claim.sides) != 1:
+        return
+    for field, side in sides(claim):
+        # The fastest is so at any price; whoever gives the other's time or name hides nothing.
+        unpriced = (replace(one, cost_usd=None) for one in claim.standards if one.name not in claim.title)
+        better = [one for one in unpriced if _beats(one, side, None) and seconds(one.time_s or 0.0) not in claim.title]
+        if better:
+            best = min(better, key=lambda one: one.time_s or 0.0)
+            found = f"'{called[0]}' is said of '{side.name}' ({seconds(side.time_s or 0.0)}), but '{best.name}' takes"
+            found += f" {seconds(best.time_s or 0.0)}, quality {number(best.quality or 0.0, 4)}"
+            yield guilty(f"{field}.time_s", found, _BEST, side.where, "warning")
+
+
+def _beats(one: StandardView, side: Side, of: str | None) -> bool:
     sign, target = direction_of(side.quality), side.quality.target
-    if comparison.of not in {"target", None} or side.time_of != "target" or sign is None or target is None:
+    if of not in {"target", None} or side.time_of != "target" or sign is None or target is None:
         return False
     if one.time_s is None or side.time_s is None or one.quality is None or sign * one.quality < sign * target:
         return False
