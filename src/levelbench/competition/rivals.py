@@ -36,6 +36,7 @@ from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
 from levelbench.records.caveats import Caveat
 from levelbench.records.schema import DatasetFacts, Target
+from levelbench.report.numbers import plural
 
 _SIGNATURES = "signatures."
 _SUBJECTS = frozenset(
@@ -411,13 +412,13 @@ def machines_of(submission: Submission) -> list[str]:
     return [*names, f"mark {mark}, {nodes}"] if mark else names
 
 
-def prices_by_machine(entries: Iterable[tuple[str, Iterable[str], float | None]]) -> dict[str, dict[float, str]]:
-    """For each machine the prices that entries (file, ``machines_of``, price) state, with the first file of each."""
-    found: dict[str, dict[float, str]] = {}
-    for file, machines, usd_per_hour in entries:
+def prices_by_machine(entries: Iterable[tuple[str, Iterable[str], float | None]]) -> dict[str, dict[str, list[float]]]:
+    """For each machine the prices that each file or author states; entries are (who, ``machines_of``, price)."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for who, machines, usd_per_hour in entries:
         if usd_per_hour is not None:
             for machine in machines:
-                found.setdefault(machine, {}).setdefault(usd_per_hour, file)
+                found.setdefault(machine, {}).setdefault(who, []).append(usd_per_hour)
     return found
 
 
@@ -426,22 +427,30 @@ PRICES_APART = 2.0
 
 
 def _cheap(traces: Mapping[str, EntryTrace]) -> Iterator[EntryFinding]:
-    """A warning for each entry whose price is far below what others on its board state for the same machine.
+    """A warning for each entry whose price is far below what is stated on its board for the same machine.
 
-    That is the middle one of their prices, or the higher one of two: a single absurd price accuses nobody else.
+    That is the middle one of the authors' prices, or the higher one of two: a single absurd price accuses nobody else.
+    An author with several prices counts once, with the middle one of these.
     """
-    boards: dict[tuple[str, ...], list[tuple[str, EntryTrace]]] = {}
+    boards: dict[tuple[str, ...], dict[str, EntryTrace]] = {}
     for file, trace in traces.items():
-        boards.setdefault(trace.scope[:2], []).append((file, trace))
+        if trace.usd_per_hour is not None and is_within(trace.usd_per_hour, PRICE_USD):
+            boards.setdefault(trace.scope[:2], {})[file] = trace
     for members in boards.values():
-        known = prices_by_machine((file, trace.machines, trace.usd_per_hour) for file, trace in members)
-        usual = {machine: sorted(prices.items())[len(prices) // 2] for machine, prices in known.items()}
-        for file, trace in members:
-            own = trace.usd_per_hour
-            most, other = max((usual[each] for each in trace.machines if each in usual), default=(0.0, ""))
-            if own is not None and is_within(own, PRICE_USD) and most > PRICES_APART * own:
-                found = f"{own:g} US dollars an hour; {other} states {most:g}"
+        known = prices_by_machine((each.author, each.machines, each.usd_per_hour) for each in members.values())
+        usual = {machine: (_middle(map(_middle, by.values())), len(by)) for machine, by in known.items()}
+        for file, trace in members.items():
+            (most, authors), kind = max((usual[each], each.partition(" ")[0]) for each in trace.machines)
+            if trace.usd_per_hour and most > PRICES_APART * trace.usd_per_hour:
+                which = "with the same mark" if kind == "mark" else "described in the same words"
+                found = f"{trace.usd_per_hour:g} US dollars an hour; {most:g} is the middle price"
+                found += f" of {plural(authors, 'author')} for machines {which}"
                 yield warning("B168", file, "price.usd_per_hour", found)
+
+
+def _middle(prices: Iterable[float]) -> float:
+    ordered = sorted(prices)
+    return ordered[len(ordered) // 2]
 
 
 def _identities(submission: Submission) -> Iterator[tuple[str, str, str]]:
