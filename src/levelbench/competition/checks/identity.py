@@ -708,6 +708,8 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
     if not groups:
         return
     have = {(head.id, head.seed) for head in heads.values() if head is not None}
+    # An entry that states a day before its own runs (elsewhere it may be yesterday) was made on the day of the last.
+    day = max(submission.submitted, *(head.day for head in heads.values() if head is not None))
     missing: list[str] = []
     later = True
     for digest, path in records.items():
@@ -715,7 +717,7 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
         # Copies of one record in two folders are one run.
         if head is not None and head.group in groups and (head.id, head.seed) not in have:
             missing.append(f"{head.id} (seed {head.seed})")
-            later = later and head.day > submission.submitted
+            later = later and head.day > day
     if missing:
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         found = f"{len(missing)} with the same specification, source and machine: {', '.join(missing[:_SHOWN])}{more}"
