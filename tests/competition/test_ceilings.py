@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from tests.competition.conftest import REMOVE
 from tests.competition.planting import faster
 
 from levelbench.competition.checks import MachineLimits
@@ -235,3 +236,26 @@ def test_a_curve_without_samples_and_epochs_cannot_be_checked_and_says_so(clean)
     limits = MachineLimits()
     findings = clean.find(clean.make("training", gone), limits=lambda entry: limits)
     assert [(each.severity, each.field) for each in findings if each.code == "B191"] == [("warning", "runs.curve")]
+
+
+@pytest.mark.parametrize(("changes", "fields"), [
+    ({}, set()),
+    ({"runs[0].curve.samples": REMOVE}, {("B191", "runs.curve")}),
+    ({"runs[0].curve.samples": [1, 2, 3, 4, 5, 6]}, {("B139", "runs[0].curve.samples")}),
+    ({"runs[0].curve.epoch": REMOVE}, {("B139", "runs.curve.samples")}),
+    ({"settings.evaluate_every": REMOVE}, {("B139", "settings.evaluate_every")}),
+])  # fmt: skip
+def test_of_an_installed_task_what_says_how_much_was_trained_may_not_be_left_out(clean, changes, fields):
+    limits = MachineLimits(PEAK, "2 cores", 1e5, "the recipe mlp", recipes=frozenset({"mlp"}))
+    stated = {"settings.recipe": "mlp", "settings.evaluate_every": "1 epoch", "provenance.split_sizes": {"train": 1079}}
+    findings = clean.find(clean.make("training", stated | changes), limits=lambda entry: limits)
+    assert {(each.code, each.field) for each in findings if each.severity == "warning"} == fields
+
+
+def test_an_epoch_of_reinforcement_learning_is_what_its_environments_play(clean):
+    limits = MachineLimits(recipes=frozenset({"a2c"}))
+    settings = {"recipe": "a2c", "environments": 16, "length": 32, "evaluate_every": "512 samples"}
+    played = {"runs[0].curve.samples": [512 * at for at in range(1, 7)], "settings": settings}
+    entry = clean.make("training", played | {"provenance.split_sizes": {"train": 2048}})
+    found = clean.find(entry, limits=lambda each: limits)
+    assert [each.field for each in found if each.code == "B139" and each.field.startswith("runs[0]")] == []
