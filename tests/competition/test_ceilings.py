@@ -250,12 +250,3 @@ def test_of_an_installed_task_what_says_how_much_was_trained_may_not_be_left_out
     stated = {"settings.recipe": "mlp", "settings.evaluate_every": "1 epoch", "provenance.split_sizes": {"train": 1079}}
     findings = clean.find(clean.make("training", stated | changes), limits=lambda entry: limits)
     assert {(each.code, each.field) for each in findings if each.severity == "warning"} == fields
-
-
-def test_an_epoch_of_reinforcement_learning_is_what_its_environments_play(clean):
-    limits = MachineLimits(recipes=frozenset({"a2c"}))
-    settings = {"recipe": "a2c", "environments": 16, "length": 32, "evaluate_every": "512 samples"}
-    played = {"runs[0].curve.samples": [512 * at for at in range(1, 7)], "settings": settings}
-    entry = clean.make("training", played | {"provenance.split_sizes": {"train": 2048}})
-    found = clean.find(entry, limits=lambda each: limits)
-    assert [each.field for each in found if each.code == "B139" and each.field.startswith("runs[0]")] == []
