@@ -250,3 +250,14 @@ def test_of_an_installed_task_what_says_how_much_was_trained_may_not_be_left_out
     stated = {"settings.recipe": "mlp", "settings.evaluate_every": "1 epoch", "provenance.split_sizes": {"train": 1079}}
     findings = clean.find(clean.make("training", stated | changes), limits=lambda entry: limits)
     assert {(each.code, each.field) for each in findings if each.severity == "warning"} == fields
+
+
+@pytest.mark.parametrize(
+    ("settings", "doubted"), [({}, True), ({"recipe": "mlp"}, False), ({"flops_per_sample": 1e3}, False)]
+)
+def test_a_measurement_of_inference_that_hides_what_an_answer_costs_is_doubted(clean, settings, doubted):
+    limits = MachineLimits(PEAK, "2 cores", recipes=frozenset({"mlp"}))
+    findings = clean.find(clean.make("inference", {"settings": settings}), limits=lambda entry: limits)
+    assert [each.field for each in findings if (each.code, each.severity) == ("B191", "warning")] == (
+        ["settings"] if doubted else []
+    )

@@ -585,13 +585,13 @@ def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
 def _names_no_recipe(entry: CheckedEntry, known: MachineLimits, *, stated: bool) -> bool:
     """Whether an entry of an installed task hides what its network costs: by no recipe, or one without ``stated`` cost.
 
-    Every record of such a task names its recipe, and ``board submit`` states the cost of one of the author's own.
+    Every record of training names its recipe, and ``board submit`` states the cost of one of the author's own.
     """
     submission = entry.submission
-    if known.recipes is None or submission.mode != "training" or submission.origin is not None:
+    if known.recipes is None or submission.origin is not None:
         return False
     name = submission.settings.get("recipe")
-    return name is None or (name not in known.recipes and not stated)
+    return (name is None and submission.mode == "training") or (name not in known.recipes and not stated)
 
 
 def _lacks_samples(entry: CheckedEntry) -> str:
