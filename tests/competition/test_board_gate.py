@@ -128,13 +128,18 @@ def test_a_price_below_that_of_any_machine_is_next_to_the_rank_that_it_wins():
     assert said == "the price is lower than that of any machine: 1e-05 US dollars an hour"
 
 
-def priced(clean, prices, **changes):
-    """The entries that are told that another one of the board has a far higher price for their machine."""
+def price_findings(clean, prices, **changes):
+    """What entries are told of the prices of their machines; each has its own author unless ``changes`` name one."""
     rivals = Rivals()
-    for author, usd in prices.items():
-        stated = {"author.name": author, "price.usd_per_hour": usd, **changes.get(author, {})}
-        rivals.add(trace_of(clean.make(changes=stated)), author)
-    return {each.file for each in rivals.near(lambda file: []) if each.code == "B168"}
+    for file, usd in prices.items():
+        stated = {"author.name": file, "price.usd_per_hour": usd, **changes.get(file, {})}
+        rivals.add(trace_of(clean.make(changes=stated)), file)
+    return [each for each in rivals.near(lambda file: []) if each.code == "B168"]
+
+
+def priced(clean, prices, **changes):
+    """The entries that are told that their board has a far higher price for their machine."""
+    return {each.file for each in price_findings(clean, prices, **changes)}
 
 
 def test_the_cheaper_of_two_prices_of_one_machine_is_told_of_the_other(clean):
@@ -150,6 +155,27 @@ def test_the_cheaper_of_two_prices_of_one_machine_is_told_of_the_other(clean):
 
 def test_one_absurd_price_accuses_nobody_else(clean):
     assert priced(clean, {"usual": 0.1, "another": 0.12, "absurd": 50.0}) == set()
+
+
+def test_equal_prices_of_many_authors_are_the_middle_one_whatever_two_others_state(clean):
+    usual = {f"author {number}": 0.1 for number in range(4)}
+    assert priced(clean, {**usual, "cheap": 0.01, "cheaper": 0.011}) == {"cheap", "cheaper"}
+    assert priced(clean, {**usual, "dear": 1.0, "dearer": 1.1}) == set()
+
+
+def test_an_author_of_many_entries_does_not_set_the_middle_price_alone(clean):
+    own = {f"cheap {number}": 0.01 + 0.0001 * number for number in range(4)}
+    authors = {file: {"author.name": "one author"} for file in own}
+    assert priced(clean, {"usual": 0.1, "another": 0.1, **own}, **authors) == set(own)
+
+
+def test_a_price_is_told_apart_by_mark_or_words_of_the_machine(clean):
+    machine = {name: {"provenance.environment": {"machine.id": mark}} for name, mark in (("a", "m1"), ("b", "m2"))}
+    (of_words,) = price_findings(clean, {"a": 0.1, "b": 0.01}, **machine)
+    assert of_words.found.endswith("0.1 is the middle price of 2 authors for machines described in the same words")
+    machine["b"] = machine["a"] | {"hardware.description": "other words"}
+    (of_mark,) = price_findings(clean, {"a": 0.1, "b": 0.01}, **machine)
+    assert of_mark.found.endswith("0.1 is the middle price of 2 authors for machines with the same mark")
 
 
 @pytest.mark.parametrize("code", ["B161", "B162", "B163", "B165"])

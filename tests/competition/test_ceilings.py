@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from tests.competition.conftest import REMOVE
 from tests.competition.planting import faster
 
 from levelbench.competition.checks import MachineLimits
@@ -235,3 +236,28 @@ def test_a_curve_without_samples_and_epochs_cannot_be_checked_and_says_so(clean)
     limits = MachineLimits()
     findings = clean.find(clean.make("training", gone), limits=lambda entry: limits)
     assert [(each.severity, each.field) for each in findings if each.code == "B191"] == [("warning", "runs.curve")]
+
+
+@pytest.mark.parametrize(("changes", "fields"), [
+    ({}, set()),
+    ({"runs[0].curve.samples": REMOVE}, {("B191", "runs.curve")}),
+    ({"runs[0].curve.samples": [1, 2, 3, 4, 5, 6]}, {("B139", "runs[0].curve.samples")}),
+    ({"runs[0].curve.epoch": REMOVE}, {("B139", "runs.curve.samples")}),
+    ({"settings.evaluate_every": REMOVE}, {("B139", "settings.evaluate_every")}),
+])  # fmt: skip
+def test_of_an_installed_task_what_says_how_much_was_trained_may_not_be_left_out(clean, changes, fields):
+    limits = MachineLimits(PEAK, "2 cores", 1e5, "the recipe mlp", recipes=frozenset({"mlp"}))
+    stated = {"settings.recipe": "mlp", "settings.evaluate_every": "1 epoch", "provenance.split_sizes": {"train": 1079}}
+    findings = clean.find(clean.make("training", stated | changes), limits=lambda entry: limits)
+    assert {(each.code, each.field) for each in findings if each.severity == "warning"} == fields
+
+
+@pytest.mark.parametrize(
+    ("settings", "doubted"), [({}, True), ({"recipe": "mlp"}, False), ({"flops_per_sample": 1e3}, False)]
+)
+def test_a_measurement_of_inference_that_hides_what_an_answer_costs_is_doubted(clean, settings, doubted):
+    limits = MachineLimits(PEAK, "2 cores", recipes=frozenset({"mlp"}))
+    findings = clean.find(clean.make("inference", {"settings": settings}), limits=lambda entry: limits)
+    assert [each.field for each in findings if (each.code, each.severity) == ("B191", "warning")] == (
+        ["settings"] if doubted else []
+    )

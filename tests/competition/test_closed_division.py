@@ -94,11 +94,14 @@ def test_the_open_division_and_a_task_that_is_unknown_are_not_asked(clean, more)
 
 @pytest.mark.parametrize(("value", "severity"), [
     (0.1, None), (0.2, "note"), (9.0, "note"), (0.002, "note"),
-    (99.0, "warning"), (1e-5, "warning"), ("magic", "warning"),
+    (99.0, "warning"), (1e-5, "warning"), ("magic", "warning"), (None, "warning"),
 ])  # fmt: skip
-def test_a_setting_that_may_change_is_reported_and_one_far_from_the_recipe_is_a_warning(clean, value, severity):
+def test_a_setting_that_may_change_is_reported_and_one_far_from_the_recipe_or_left_out_is_a_warning(
+    clean, value, severity
+):
     expected = [] if severity is None else [("B167", severity, "settings.lr")]
-    assert found(clean, {**RECIPE, "lr": value}, codes=("B167", "B169")) == expected
+    settings = {name: each for name, each in {**RECIPE, "lr": value}.items() if each is not None}
+    assert found(clean, settings, codes=("B167", "B169")) == expected
 
 
 def own(*divisions):

@@ -141,6 +141,31 @@ def test_times_of_another_run_up_to_a_factor_or_a_constant_are_reported_beside_o
     assert all("up to a factor" in each.found for each in found)
 
 
+@pytest.mark.parametrize("part", [slice(1, None), slice(None, -1)], ids=["without the first", "without the last"])
+def test_times_of_another_run_up_to_a_factor_are_reported_if_a_point_was_left_out(board, clean, part):
+    fine = [0.1, 1.0123456789, 2.1345678912, 3.0987654321, 4.4321987654, 5.0123987654]
+    columns = {"epoch": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "samples": [1000 * at for at in range(1, 7)]}
+
+    def run_of(factor, part, qualities):
+        changes = {}
+        for at in range(5):
+            lists = {
+                "time_s": [factor * (each + 0.01 * at * each**2) for each in fine],
+                "quality": qualities,
+                **columns,
+            }
+            changes |= {f"runs[{at}].curve.{name}": lambda _, each=each: each[part] for name, each in lists.items()}
+        return changes
+
+    board("a.json", changes=run_of(1.0, slice(None), [0.5, 0.6, 0.7, 0.8, 0.97, 0.97]))
+    copy = run_of(0.7, part, [0.51, 0.61, 0.71, 0.975, 0.975, 0.975])
+    board("b.json", changes={**faster(2), **copy, "author.name": "Eve"})
+    found = [each for each in checked_folder(board.root, today=clean.today)[1] if each.found.startswith("the times of")]
+    assert sorted((each.file, each.field) for each in found if " of digits/" in each.found) == [
+        (f"digits/training/{name}.json", f"runs[{at}].curve") for name in "ab" for at in range(5)
+    ]
+
+
 @pytest.mark.parametrize("copy", ["0.json", "z.json"])
 @pytest.mark.parametrize("day", ["2026-11-29", "2026-12-01"])
 @pytest.mark.parametrize("scale", [0.5, 0.9])
@@ -157,19 +182,20 @@ def test_neither_a_name_nor_a_day_says_which_of_two_authors_copied(board, copy, 
     assert found == {"digits/training/a.json": 5, path.relative_to(board.root).as_posix(): 5}
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.5])
-def test_latencies_of_another_measurement_up_to_a_factor_are_reported(board, scale):
-    def measured(factor):
+@pytest.mark.parametrize(("scale", "constant"), [(1.0, 0.0), (0.5, 0.0), (1.0, -0.004), (0.8, -0.002)])
+def test_latencies_of_another_measurement_up_to_a_factor_or_a_constant_are_reported(board, scale, constant):
+    def measured(factor, constant):
         quantiles = {"0.5": 0.01, "0.9": 0.011, "0.99": 0.013, "1": 0.02}
+        mean, estimate = (constant + factor * each for each in (0.010123456789, 0.0112))
         return {
-            "inference[0].quantiles_s": {name: factor * each for name, each in quantiles.items()},
-            **{"inference[0].mean_latency_s": factor * 0.010123456789, "inference[0].estimate_s": factor * 0.0112},
-            **{"inference[0].queries": int(2000 / factor), "inference[0].cost_usd": lambda _: None},
+            "inference[0].quantiles_s": {name: constant + factor * each for name, each in quantiles.items()},
+            **{"inference[0].mean_latency_s": mean, "inference[0].estimate_s": estimate},
+            **{"inference[0].queries": int(20 / mean), "inference[0].cost_usd": lambda _: None},
         }
 
-    board("a.json", "inference", measured(1.0))
+    board("a.json", "inference", measured(1.0, 0.0))
     other = {"inference[0].record_digest": "c" * 64, "inference[0].duration_s": 20.5, "author.name": "Eve"}
-    board("b.json", "inference", measured(scale) | other)
+    board("b.json", "inference", measured(scale, constant) | other)
     found = [code for code, _ in board.codes() if code == "B243"]
     assert len(found) == 2
 

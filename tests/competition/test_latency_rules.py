@@ -28,6 +28,10 @@ OFFLINE = {
 }
 STREAMS = {"scenario": "multi-stream", "cost_usd": GONE}
 FEW = {"duration_s": 12.0, "throughput_per_s": 55.0}
+SLOW = {
+    **{"queries": 64, "samples": 64, "duration_s": 16.0, "throughput_per_s": 4.0, "cost_usd": GONE},
+    **{"mean_latency_s": 0.24, "quantiles_s": {"0.5": 0.23, "0.9": 0.3, "0.99": 0.35}},
+}
 SPARSE = {"quantiles_s": {}, "mean_latency_s": GONE, "estimate_s": GONE, "cost_usd": GONE, "throughput_per_s": 3.1}
 CASES = {
     "scenario": ("B200", {"task": "translation-en-es"}, {"estimate_s": GONE, "quantiles_s": {}, **STREAMS}),
@@ -46,6 +50,11 @@ CASES = {
     "audit that cannot tell": ("B215", {"audits": {"caching": None}}, {"audits": {"caching": True}}),
     "samples": ("B201", {**OFFLINE, "samples": 661, "throughput_per_s": 32.0}, {**OFFLINE, "samples": 2000}),
     "estimate below its quantile": ("B213", {"estimate_s": 0.0109}, {"estimate_s": 0.011}),
+    "estimate below a quantile that its place among few queries is not below": (
+        "B213",
+        {**SLOW, "estimate_s": 0.31},
+        {**SLOW, "estimate_s": 0.35},
+    ),
     "estimate without its quantile": ("B213", {"quantiles_s": {"0.99": 0.013}}, {"quantiles_s": {"0.90": 0.011}}),
     "mean too small for the time": (
         "B207",

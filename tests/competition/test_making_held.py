@@ -92,14 +92,21 @@ def test_runs_on_an_accelerator_state_that_they_had_one(clean, device, names, ac
     assert found == ([severity] if severity else [])
 
 
-@pytest.mark.parametrize(("day", "notes", "severity"), [
-    ("2026-11-30", "", "error"), ("2026-11-30", f"{ONLY_THESE}, since the power failed.", "warning"),
-    ("2000-01-02", "", "note"),
-])  # fmt: skip
-def test_a_record_that_is_left_out_is_an_error_unless_it_is_later_or_has_a_reason(put, terms, day, notes, severity):
+@pytest.mark.parametrize(("notes", "severity"), [("", "error"), (f"{ONLY_THESE}, since the power failed.", "warning")])
+def test_a_record_that_is_left_out_is_an_error_unless_the_entry_has_a_reason(put, terms, notes, severity):
     paths = [put(seed) for seed in range(6)]
-    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=TuningEffort(0), submitted=day))
+    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=TuningEffort(0), submitted="2026-11-30"))
     entry = msgspec.structs.replace(entry, notes=notes)
+    held = {file_digest(path): str(path) for path in paths}
+    found = check(entry, records=held, today=date(2026, 12, 1))
+    assert [each.severity for each in found if each.code == "B184"] == [severity]
+
+
+@pytest.mark.parametrize(("began", "severity"), [("01", "error"), ("02", "note")])
+def test_a_record_that_is_left_out_is_excused_if_later_than_the_entry_and_its_runs(put, terms, began, severity):
+    paths = [put(seed, started="2026-03-01T10:00:00+00:00") for seed in range(5)]
+    paths.append(put(5, started=f"2026-03-{began}T10:00:00+00:00"))
+    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=TuningEffort(0), submitted="2026-02-28"))
     held = {file_digest(path): str(path) for path in paths}
     found = check(entry, records=held, today=date(2026, 12, 1))
     assert [each.severity for each in found if each.code == "B184"] == [severity]

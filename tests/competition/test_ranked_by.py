@@ -217,6 +217,12 @@ STEPS = "runs[0].curve.steps"
     [
         ("samples", {}, False),
         ("samples", {"provenance.split_sizes": {"train": 2158}}, True),
+        # An epoch of reinforcement learning is what all environments play between two updates.
+        (
+            "samples",
+            {"provenance.split_sizes": {"train": 2158}, "settings.environments": 13, "settings.length": 83},
+            False,
+        ),
         ("steps", {"settings.batch": 64, STEPS: [17, 34, 51, 68, 85, 102]}, False),
         ("steps", {"settings.batch": 64, STEPS: [7, 14, 21, 28, 35, 42]}, True),
         ("steps", {"settings.batch": 32, "settings.accumulate": 2, STEPS: [17, 34, 51, 68, 85, 102]}, False),

@@ -36,6 +36,7 @@ from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
 from levelbench.records.caveats import Caveat
 from levelbench.records.schema import DatasetFacts, Target
+from levelbench.report.numbers import plural
 
 _SIGNATURES = "signatures."
 _SUBJECTS = frozenset(
@@ -411,13 +412,13 @@ def machines_of(submission: Submission) -> list[str]:
     return [*names, f"mark {mark}, {nodes}"] if mark else names
 
 
-def prices_by_machine(entries: Iterable[tuple[str, Iterable[str], float | None]]) -> dict[str, dict[float, str]]:
-    """For each machine the prices that entries (file, ``machines_of``, price) state, with the first file of each."""
-    found: dict[str, dict[float, str]] = {}
-    for file, machines, usd_per_hour in entries:
+def prices_by_machine(entries: Iterable[tuple[str, Iterable[str], float | None]]) -> dict[str, dict[str, list[float]]]:
+    """For each machine the prices that each file or author states; entries are (who, ``machines_of``, price)."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for who, machines, usd_per_hour in entries:
         if usd_per_hour is not None:
             for machine in machines:
-                found.setdefault(machine, {}).setdefault(usd_per_hour, file)
+                found.setdefault(machine, {}).setdefault(who, []).append(usd_per_hour)
     return found
 
 
@@ -426,22 +427,30 @@ PRICES_APART = 2.0
 
 
 def _cheap(traces: Mapping[str, EntryTrace]) -> Iterator[EntryFinding]:
-    """A warning for each entry whose price is far below what others on its board state for the same machine.
+    """A warning for each entry whose price is far below what is stated on its board for the same machine.
 
-    That is the middle one of their prices, or the higher one of two: a single absurd price accuses nobody else.
+    That is the middle one of the authors' prices, or the higher one of two: a single absurd price accuses nobody else.
+    An author with several prices counts once, with the middle one of these.
     """
-    boards: dict[tuple[str, ...], list[tuple[str, EntryTrace]]] = {}
+    boards: dict[tuple[str, ...], dict[str, EntryTrace]] = {}
     for file, trace in traces.items():
-        boards.setdefault(trace.scope[:2], []).append((file, trace))
+        if trace.usd_per_hour is not None and is_within(trace.usd_per_hour, PRICE_USD):
+            boards.setdefault(trace.scope[:2], {})[file] = trace
     for members in boards.values():
-        known = prices_by_machine((file, trace.machines, trace.usd_per_hour) for file, trace in members)
-        usual = {machine: sorted(prices.items())[len(prices) // 2] for machine, prices in known.items()}
-        for file, trace in members:
-            own = trace.usd_per_hour
-            most, other = max((usual[each] for each in trace.machines if each in usual), default=(0.0, ""))
-            if own is not None and is_within(own, PRICE_USD) and most > PRICES_APART * own:
-                found = f"{own:g} US dollars an hour; {other} states {most:g}"
+        known = prices_by_machine((each.author, each.machines, each.usd_per_hour) for each in members.values())
+        usual = {machine: (_middle(map(_middle, by.values())), len(by)) for machine, by in known.items()}
+        for file, trace in members.items():
+            (most, authors), kind = max((usual[each], each.partition(" ")[0]) for each in trace.machines)
+            if trace.usd_per_hour and most > PRICES_APART * trace.usd_per_hour:
+                which = "with the same mark" if kind == "mark" else "described in the same words"
+                found = f"{trace.usd_per_hour:g} US dollars an hour; {most:g} is the middle price"
+                found += f" of {plural(authors, 'author')} for machines {which}"
                 yield warning("B168", file, "price.usd_per_hour", found)
+
+
+def _middle(prices: Iterable[float]) -> float:
+    ordered = sorted(prices)
+    return ordered[len(ordered) // 2]
 
 
 def _identities(submission: Submission) -> Iterator[tuple[str, str, str]]:
@@ -474,43 +483,48 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
     for at, run in enumerate(submission.runs):
         if at not in sketched and run.curve.time_s:
             found.append((f"runs[{at}].curve", _rounded("", run.curve.time_s, run.curve.quality)))
-        first = run.curve.time_s[:_MOST_TIMES]
-        if submission.origin is None and _is_fine(first):
-            # Neither a factor nor a constant on all times changes the shares of the time from the first to the last.
-            whole = first[-1] - first[0]
-            shares = [(time_s - first[0]) / whole for time_s in first]
-            found.append((f"runs[{at}].{_TIMES}", _rounded("times", shares)))
+        # From the first point or the second: a copy may lack the first, or end earlier.
+        for first in (run.curve.time_s[:_FEW_TIMES], run.curve.time_s[1 : _FEW_TIMES + 1]):
+            if submission.origin is None and _is_fine(first):
+                found.append((f"runs[{at}].{_TIMES}", _rounded("times", _shares(first, first), digits=7)))
     for at, each in enumerate(submission.inference):
         single = [each.duration_s, each.mean_latency_s or 0.0, each.estimate_s or 0.0, each.throughput_per_s or 0.0]
         named = sorted(each.quantiles_s.items())
         words = " ".join([each.scenario, str(each.queries), str(each.samples), *(name for name, _ in named)])
-        found.append((f"inference[{at}]", _rounded(words, single, [value for _, value in named])))
-        if submission.origin is None and (mean := each.mean_latency_s) and len(named) >= _LEAST_QUANTILES:
-            # A mean of many latencies has more digits than any clock, so no other measurement has these ratios.
-            ratios = [f"{value / mean:.5g}" for _, value in named]
-            if float(f"{mean:.6g}") != mean and len(set(ratios)) >= _LEAST_QUANTILES:
-                found.append((f"inference[{at}].{_LATENCIES}", _rounded("latencies", map(float, ratios))))
+        values = [value for _, value in named]
+        found.append((f"inference[{at}]", _rounded(words, single, values)))
+        if submission.origin is None and (mean := each.mean_latency_s) and len(set(values)) >= _LEAST_QUANTILES:
+            # A mean of many latencies has more digits than any clock, so no other measurement has these shares.
+            shares = _shares((mean, *values), values)
+            if float(f"{mean:.6g}") != mean and len({f"{share:.5g}" for share in shares}) > _LEAST_QUANTILES:
+                found.append((f"inference[{at}].{_LATENCIES}", _rounded("latencies", shares, digits=5)))
     return found
 
 
+def _shares(values: Iterable[float], among: Sequence[float]) -> list[float]:
+    """Where ``values`` lie between the ends of ``among``; neither a factor nor a constant on all of them matters."""
+    low, high = min(among), max(among)
+    return [(value - low) / (high - low) for value in values]
+
+
 _LATENCIES, _LEAST_QUANTILES = "quantiles_s", 3
-_TIMES, _LEAST_TIMES, _MOST_TIMES = "curve.time_s", 5, 8
+_TIMES, _FEW_TIMES = "curve.time_s", 5
 _UP_TO_A_FACTOR = {
     _TIMES: "the times of {0}, up to a factor or a constant",
-    _LATENCIES: "the latencies of {0}, up to a factor",
+    _LATENCIES: "the latencies of {0}, up to a factor or a constant",
 }
 
 
 def _is_fine(time_s: Sequence[float]) -> bool:
     """Whether no other run has such times, up to a factor or a constant: enough, from a fine clock, not at a beat."""
-    if len(time_s) < _LEAST_TIMES or not (time_s[0] >= 0 and all(map(lt, time_s, time_s[1:])) and isfinite(time_s[-1])):
+    if len(time_s) < _FEW_TIMES or not (time_s[0] >= 0 and all(map(lt, time_s, time_s[1:])) and isfinite(time_s[-1])):
         return False
     apart = {f"{(after - before) / (time_s[-1] - time_s[0]):.4f}" for before, after in pairwise(time_s)}
     return len(apart) > len(time_s) // 2 and all(float(f"{each:.6g}") != each for each in time_s[1:-1])
 
 
-def _rounded(words: str, *columns: Iterable[float]) -> bytes:
-    text = "|".join([words, *(",".join(f"{value:.6g}" for value in column) for column in columns)])
+def _rounded(words: str, *columns: Iterable[float], digits: int = 6) -> bytes:
+    text = "|".join([words, *(",".join(f"{value:.{digits}g}" for value in column) for column in columns)])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
@@ -675,7 +689,10 @@ class Rivals:
             alike.add((each.code, each.file, each.field))
             yield each
         # A copy with its qualities is one, whatever its times.
-        yield from (each for each in self._scaled if (each.code, each.file, each.field) not in alike)
+        for each in self._scaled:
+            if (each.code, each.file, each.field) not in alike:
+                alike.add((each.code, each.file, each.field))
+                yield each
         yield from compared_with_board((file, trace.scope, trace.facts) for file, trace in self._traces.items())
         yield from _cheap(self._traces)
 

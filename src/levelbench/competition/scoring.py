@@ -112,7 +112,7 @@ _ANSWER_S = (1.0 / RATE_PER_S[1], 1.0 / RATE_PER_S[0])
 """How long an answer takes if many are given at once."""
 ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
 """The scenarios in which each query has the whole system to itself: the next one is sent after the answer."""
-_STREAMS = ("single-stream", "multi-stream")
+STREAMS = ("single-stream", "multi-stream")
 """The scenarios with an early-stopping estimate in LoadGen."""
 _SLACK, _DEVIATIONS = 0.05, 4.0
 """How far a server's answers per second may stay below the target rate: the end of a run takes time, and chance."""
@@ -176,7 +176,7 @@ def lacks_estimate(found: Inference) -> str:
 
     Only too few queries excuse that. The plain quantile is faster, so whoever left the estimate out would gain.
     """
-    if found.scenario not in _STREAMS or _estimate(found) is not None:
+    if found.scenario not in STREAMS or _estimate(found) is not None:
         return ""
     return "no-estimate" if found.queries < least_queries(QUANTILES[found.scenario]) else "estimate-left-out"
 

@@ -352,9 +352,10 @@ _FAR = 100.0
 """A setting that may change is seldom this many times the recipe's."""
 
 
-def _changed(entry: CheckedEntry, name: str, value: Setting, wanted: Setting) -> EntryFinding:
-    """The finding about a setting that the division may change and that is not the recipe's."""
-    found = f"{name} is {shown(str(value))[1:-1]}, the task's recipe has {shown(str(wanted))[1:-1]}"
+def _changed(entry: CheckedEntry, name: str, value: Setting | None, wanted: Setting) -> EntryFinding:
+    """The finding about a setting that the division may change and that is not the recipe's, or is not stated."""
+    said = "not stated" if value is None else shown(str(value))[1:-1]
+    found = f"{name} is {said}, the task's recipe has {shown(str(wanted))[1:-1]}"
     found += f" (division {shown(entry.submission.division)[1:-1]})"
     numbers = [each for each in (value, wanted) if isinstance(each, int | float) and not isinstance(each, bool)]
     alike = len(numbers) == 2 or type(value) is type(wanted)
@@ -372,8 +373,7 @@ def _settings(
         if name in own and own[name] == value:
             continue
         if name in may_change:
-            if name in own:
-                yield _changed(entry, name, own[name], value)
+            yield _changed(entry, name, own.get(name), value)
             continue
         field, has = f"settings.{name}", f"the task's recipe has {shown(str(value))}"
         if name in own:
@@ -708,6 +708,8 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
     if not groups:
         return
     have = {(head.id, head.seed) for head in heads.values() if head is not None}
+    # An entry that states a day before its own runs (elsewhere it may be yesterday) was made on the day of the last.
+    day = max(submission.submitted, *(head.day for head in heads.values() if head is not None))
     missing: list[str] = []
     later = True
     for digest, path in records.items():
@@ -715,7 +717,7 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
         # Copies of one record in two folders are one run.
         if head is not None and head.group in groups and (head.id, head.seed) not in have:
             missing.append(f"{head.id} (seed {head.seed})")
-            later = later and head.day > submission.submitted
+            later = later and head.day > day
     if missing:
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         found = f"{len(missing)} with the same specification, source and machine: {', '.join(missing[:_SHOWN])}{more}"

@@ -21,8 +21,9 @@ from levelbench.competition.figures import (
     is_within,
 )
 from levelbench.competition.rulesets import InferenceRules
-from levelbench.competition.scoring import ONE_BY_ONE, lacks_estimate, quantile_of, refusal
+from levelbench.competition.scoring import ONE_BY_ONE, STREAMS, lacks_estimate, quantile_of, refusal
 from levelbench.measure.crossing import sign_of
+from levelbench.measure.statistics.early_stopping import allowed_late
 
 _SLACK = 0.05
 """Tolerance for rounding and for the time between queries."""
@@ -198,6 +199,26 @@ def _quantiles(entry: CheckedEntry, each: Inference, at: str) -> Iterator[EntryF
     elif each.estimate_s < stated * (1 - _ROUNDING):
         found = f"{each.estimate_s:g} s; the quantile {wanted} of the same latencies is {stated:g} s"
         yield entry.error("B213", f"{at}.estimate_s", found, "give the estimate of the same latencies")
+    elif each.scenario in STREAMS and wanted == QUANTILES[each.scenario] and each.queries <= _FEW:
+        yield from _order(entry, each, each.estimate_s, points, at)
+
+
+_FEW = 10_000
+"""With more queries the estimate's place is hardly above its quantile, and no other one is stated between them."""
+
+
+def _order(
+    entry: CheckedEntry, each: Inference, estimate_s: float, points: list[tuple[float, float]], at: str
+) -> Iterator[EntryFinding]:
+    """Of few queries the estimate is one of the largest latencies, so no quantile below its place exceeds it."""
+    place = each.queries - (allowed_late(each.queries, QUANTILES[each.scenario]) or 1)
+    for rank, value in points:
+        # No definition of a quantile, interpolated or not, takes a later latency than the one at ``ceil(rank * n)``.
+        if min(math.ceil(rank * each.queries), each.queries - 1) <= place and value > estimate_s * (1 + _ROUNDING):
+            found = f"{estimate_s:g} s; of {each.queries} queries the estimate is latency {place + 1} in order, "
+            found += f"and the quantile {rank:g} is {value:g} s already"
+            yield entry.error("B213", f"{at}.estimate_s", found, "give the estimate of the same latencies")
+            return
 
 
 def _mean(entry: CheckedEntry, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:

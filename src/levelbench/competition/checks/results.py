@@ -21,7 +21,7 @@ from levelbench.competition.checks import (
     shown,
     unlike_scale,
 )
-from levelbench.competition.entries import Inference, SubmittedCurve, SubmittedRun, curve_digest
+from levelbench.competition.entries import Inference, Submission, SubmittedCurve, SubmittedRun, curve_digest
 from levelbench.competition.figures import LATENCY_S, RUN_S, aggregate, is_within
 from levelbench.competition.scoring import ONE_BY_ONE, judged_mean, score
 from levelbench.measure.crossing import sign_of
@@ -222,17 +222,23 @@ def _confirmed_by_itself(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.warning("B139", f"runs[{at}].curve.epoch", found, "evaluate as often as the settings say")
 
 
+def _is_of_records(entry: CheckedEntry) -> bool:
+    """Whether an entry is made from records of an installed task, which have samples and epochs of each evaluation."""
+    return entry.known_facts is not None and entry.known_facts.recipes is not None and entry.submission.origin is None
+
+
 def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """An entry of training has what its ruleset ranks by, if that is not time."""
+    """An entry of training has what its ruleset ranks by, and does not understate how much it trained."""
     rules, submission = entry.rules, entry.submission
-    if rules is None or rules.ranked_by == "time" or submission.mode != "training" or entry.task is None:
+    if rules is None or submission.mode != "training" or entry.task is None:
         return
-    found = score(submission, rules)
-    figure = found.figure(rules.ranked_by)
-    if figure.value is None and found.time.value is not None:
-        yield entry.warning("B263", "runs", f"{rules.id} ranks by {rules.ranked_by}; {figure.how}")
-    if rules.ranked_by in ("samples", "steps"):
-        # Steps are compared with samples, so these have to be right as well.
+    if rules.ranked_by != "time":
+        found = score(submission, rules)
+        figure = found.figure(rules.ranked_by)
+        if figure.value is None and found.time.value is not None:
+            yield entry.warning("B263", "runs", f"{rules.id} ranks by {rules.ranked_by}; {figure.how}")
+    if rules.ranked_by in ("samples", "steps") or _is_of_records(entry):
+        # Steps, and the operations that times are checked with, follow from samples, so these have to be right as well.
         yield from _understated(entry, "samples")
         yield from _too_often(entry)
     if rules.ranked_by == "steps":
@@ -244,7 +250,11 @@ _EVERY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) epochs?")
 
 def _too_often(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Whether the epochs of a curve follow each other faster than its settings say: all may be halved alike."""
-    stated = _EVERY.fullmatch(str(entry.submission.settings.get("evaluate_every", "")))
+    every = entry.submission.settings.get("evaluate_every")
+    if every is None and _is_of_records(entry):
+        found = "it is not stated, so nothing says how far evaluations are apart"
+        yield entry.warning("B139", "settings.evaluate_every", found, "make the entry with levelbench board submit")
+    stated = _EVERY.fullmatch(str(every))
     for at, run in enumerate(entry.submission.runs if stated else ()):
         # The last evaluation is where the run ended.
         apart = min((after - before for before, after in pairwise((run.curve.epoch or [])[:-1])), default=math.inf)
@@ -259,9 +269,10 @@ def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iter
     What every record has and the entry leaves out, so that nobody can tell, is reported as well.
     """
     submission = entry.submission
-    size = submission.provenance.split_sizes.get("train", 0)
-    parts = (submission.settings.get("batch", 0), submission.settings.get("accumulate", 1))
-    batch = math.prod(part if isinstance(part, int) else 0 for part in parts)
+    # In reinforcement learning an epoch is what all environments play between two updates.
+    size = _product(submission, ("environments", 0), ("length", 0))
+    size = size or submission.provenance.split_sizes.get("train", 0)
+    batch = _product(submission, ("batch", 0), ("accumulate", 1))
     of, unknown = "samples and batch" if what == "steps" else "epochs and training data", 0
     for at, run in enumerate(submission.runs):
         curve = run.curve
@@ -279,6 +290,12 @@ def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iter
     if unknown and not entry.imported:
         found = f"{unknown} of {plural(len(submission.runs), 'run')} state no {of} to compare them with"
         yield entry.warning("B139", f"runs.curve.{what}", found, "make the entry with levelbench board submit")
+
+
+def _product(submission: Submission, *settings: tuple[str, int]) -> int:
+    """The product of settings, each with its default; 0 if one is no whole number."""
+    values = (submission.settings.get(name, default) for name, default in settings)
+    return math.prod([value if isinstance(value, int) else 0 for value in values])
 
 
 def _effort(curve: SubmittedCurve, time_s: float) -> float | None:
@@ -525,9 +542,13 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
         if works:
             lacks, do = "the recipe is not stated", "make the entry with levelbench board submit"
         yield entry.warning("B191", "settings", lacks, do)
-    if not limits or not works or not any(rates.values()):
-        if entry.known_facts is not None and not entry.imported:
-            yield from _unchecked(entry, bool(limits), bool(works))
+    judged = entry.known_facts is not None and not entry.imported
+    if judged and (lacks := _lacks_samples(entry)):
+        do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
+        yield entry.warning("B191", "runs.curve", lacks, do)
+    elif judged and not (limits and works and any(rates.values())):
+        yield from _unchecked(entry, bool(limits), bool(works))
+    if not limits or not works:
         return
     for field, samples_s in rates.items():
         found = (_over(entry, field, flops * samples_s, min(limits), network, known) for flops, network in works)
@@ -564,21 +585,26 @@ def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
 def _names_no_recipe(entry: CheckedEntry, known: MachineLimits, *, stated: bool) -> bool:
     """Whether an entry of an installed task hides what its network costs: by no recipe, or one without ``stated`` cost.
 
-    Every record of such a task names its recipe, and ``board submit`` states the cost of one of the author's own.
+    Every record of training names its recipe, and ``board submit`` states the cost of one of the author's own.
     """
     submission = entry.submission
-    if known.recipes is None or submission.mode != "training" or submission.origin is not None:
+    if known.recipes is None or submission.origin is not None:
         return False
     name = submission.settings.get("recipe")
-    return name is None or (name not in known.recipes and not stated)
+    return (name is None and submission.mode == "training") or (name not in known.recipes and not stated)
+
+
+def _lacks_samples(entry: CheckedEntry) -> str:
+    """What a run lacks that says how much it trained. Other systems' logs may state epochs of data of a known size."""
+    ours = _is_of_records(entry)
+    runs = [run.curve for run in entry.submission.runs if run.curve.time_s and not run.curve.samples]
+    if ours and runs:
+        return "the samples are not stated"
+    return "" if all(curve.epoch for curve in runs) else "neither samples nor epochs are stated"
 
 
 def _unchecked(entry: CheckedEntry, limits: bool, works: bool) -> Iterator[EntryFinding]:
     """Why the speed of an entry cannot be checked. What every record has is missed; the rest is information."""
-    if any(run.curve.time_s and not (run.curve.samples or run.curve.epoch) for run in entry.submission.runs):
-        do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
-        yield entry.warning("B191", "runs.curve", "neither samples nor epochs are stated", do)
-        return
     hardware = entry.submission.hardware
     if not limits and entry.submission.origin is None and not (hardware.cores or hardware.accelerators):
         do = "make the entry with levelbench board submit"

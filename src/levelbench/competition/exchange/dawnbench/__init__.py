@@ -323,7 +323,7 @@ def _costs(entries: list[Submission]) -> Iterator[tuple[int, str]]:
     )
     for at, each in enumerate(entries):
         # Its entries have no mark of the machine, only the words for its hardware.
-        known = prices.get(machines_of(each)[0], {})
+        known = {price: file for file, stated in prices.get(machines_of(each)[0], {}).items() for price in stated}
         if each.inference and each.price is None and known:
             found = [list(inconsistent(each, price, f"price of {file}")) for price, file in known.items()]
             if all(found):
