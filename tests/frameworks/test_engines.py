@@ -149,6 +149,23 @@ def test_a_wrong_answer_becomes_a_report_whose_script_shows_it_without_us(tmp_pa
     assert "python reproduce.py" in page
 
 
+class Rounded(Reference):
+    """The same, but each value is off by some roundings of one."""
+
+    @staticmethod
+    def load(path):
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(path)
+        return lambda inputs: [each + each.dtype.type(1e-6) for each in evaluator.run(None, inputs)]
+
+
+def test_a_deviation_that_rounding_explains_is_no_report(tmp_path):
+    (case,) = collect_cases(["Tanh"], "test_tanh_example")
+    assert try_case(case, EngineBackend(Rounded())).status == "wrong"  # at the zero, by the test's own tolerance
+    assert not write_report(Rounded(), case, "rounding", tmp_path / "report")
+
+
 def test_what_a_script_does_not_show_is_no_report(tmp_path):
     (case,) = collect_cases(["Tanh"], "test_tanh_example")
     assert not write_report(Reference(), case, "nothing", tmp_path / "report")
