@@ -199,3 +199,32 @@ def test_an_installed_engine_agrees_with_numpy_on_a_network(engine):
     inputs = [network.make_inputs(2)[network.inputs[0].name]]
     found, expected = (each.executor(network, trains=False).infer(*inputs) for each in (engine.open(), NumpyBackend()))
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+
+
+TOGETHER = """
+import sys
+
+import numpy as np
+
+from levelbench import plugins
+from levelbench.operators.frameworks import load_framework
+from levelbench.operators.node import operator_node
+
+for name in sorted(plugins.names("framework"), reverse=sys.argv[1] == "backwards"):
+    framework = load_framework(name)
+    if framework.lacks() is None:
+        backend = framework.open()
+        x = backend.array(np.ones(3, np.float32))
+        (found,) = backend.operator(operator_node("Add", ["a", "b"])).forward(x, x)
+        print(name, backend.host(found).tolist())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["forwards", "backwards"])
+def test_all_that_are_installed_compute_in_one_process_in_either_order(order):
+    done = subprocess.run([sys.executable, "-c", TOGETHER, order], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.endswith("]")]
+    assert len(answers) >= 1
+    assert set(answers) == {"[2.0, 2.0, 2.0]"}
