@@ -89,6 +89,7 @@ def test_lines_come_back_and_printed_output_is_kept():
         (aborts, {}, "SIGABRT"),
         (leaves, {}, "exit code 3"),
         (hangs, {"timeout_s": 0.5}, "it did not end within 0.5 s"),
+        (hangs, {"silent_s": 0.5}, "it said nothing for 0.5 s"),
     ],
 )
 def test_how_a_process_ended_is_reported(function, limits, how):

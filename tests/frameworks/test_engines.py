@@ -149,6 +149,23 @@ def test_a_wrong_answer_becomes_a_report_whose_script_shows_it_without_us(tmp_pa
     assert "python reproduce.py" in page
 
 
+class Rounded(Reference):
+    """The same, but each value is off by some roundings of one."""
+
+    @staticmethod
+    def load(path):
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(path)
+        return lambda inputs: [each + each.dtype.type(1e-6) for each in evaluator.run(None, inputs)]
+
+
+def test_a_deviation_that_rounding_explains_is_no_report(tmp_path):
+    (case,) = collect_cases(["Tanh"], "test_tanh_example")
+    assert try_case(case, EngineBackend(Rounded())).status == "wrong"  # at the zero, by the test's own tolerance
+    assert not write_report(Rounded(), case, "rounding", tmp_path / "report")
+
+
 def test_what_a_script_does_not_show_is_no_report(tmp_path):
     (case,) = collect_cases(["Tanh"], "test_tanh_example")
     assert not write_report(Reference(), case, "nothing", tmp_path / "report")
@@ -182,3 +199,32 @@ def test_an_installed_engine_agrees_with_numpy_on_a_network(engine):
     inputs = [network.make_inputs(2)[network.inputs[0].name]]
     found, expected = (each.executor(network, trains=False).infer(*inputs) for each in (engine.open(), NumpyBackend()))
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+
+
+TOGETHER = """
+import sys
+
+import numpy as np
+
+from levelbench import plugins
+from levelbench.operators.frameworks import load_framework
+from levelbench.operators.node import operator_node
+
+for name in sorted(plugins.names("framework"), reverse=sys.argv[1] == "backwards"):
+    framework = load_framework(name)
+    if framework.lacks() is None:
+        backend = framework.open()
+        x = backend.array(np.ones(3, np.float32))
+        (found,) = backend.operator(operator_node("Add", ["a", "b"])).forward(x, x)
+        print(name, backend.host(found).tolist())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["forwards", "backwards"])
+def test_all_that_are_installed_compute_in_one_process_in_either_order(order):
+    done = subprocess.run([sys.executable, "-c", TOGETHER, order], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.endswith("]")]
+    assert len(answers) >= 1
+    assert set(answers) == {"[2.0, 2.0, 2.0]"}

@@ -65,6 +65,54 @@ for step, columns in enumerate(islice(batches, 50), 1):
 print(json.dumps([path, backend.host(scores).tolist(), len(executor.parameters), len(executor.buffers)]))
 """
 
+CALLED = """
+import json
+import sys
+
+import numpy as np
+
+from levelbench.networks.native import NativeNetwork
+from levelbench.operators.frameworks import load_framework
+
+backend = load_framework(sys.argv[1]).open()
+
+import keras
+
+
+class Normalised(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.normalise, self.dense = keras.layers.BatchNormalization(), keras.layers.Dense(4)
+
+    def call(self, x):
+        return self.dense(self.normalise(x))
+
+
+class Listed(keras.Model):
+    def call(self, inputs):
+        first, second = inputs
+        return first - second
+
+
+def scores(model, *arrays):
+    executor = backend.native(NativeNetwork(lambda: model).model(0))
+    found = executor.infer(*[backend.array(np.array(each, np.float32)) for each in arrays])
+    return executor, backend.host(found[0]).tolist()
+
+
+trained = Normalised()
+trained(np.ones((8, 3), np.float32))
+executor, _ = scores(trained, np.ones((8, 3)))
+executor.forward(backend.array(np.full((8, 3), 2, np.float32)), backend.array(np.zeros(8, np.int64)))
+mean = next(backend.host(each) for name, each in executor.buffers.items() if name.endswith("moving_mean"))
+a, b = keras.Input((1,), name="a"), keras.Input((1,), name="b")
+less = keras.layers.Subtract()([a, b])
+listed, named, own = keras.Model([a, b], less), keras.Model({"b": b, "a": a}, less), Listed()
+own([np.ones((1, 1), np.float32)] * 2)
+found = {name: scores(each, [[5]], [[3]])[1] for name, each in {"list": listed, "names": named, "own": own}.items()}
+print(json.dumps({"mean": mean.tolist(), **found}))
+"""
+
 
 def require(framework):
     if not find_spec("keras"):
@@ -76,13 +124,23 @@ def require(framework):
 @cache
 def trained(framework, mode):
     """Losses, scores of a trained model, the numbers of parameters and buffers; in a process of its own."""
+    return said_by(PROGRAM, framework, mode)
+
+
+@cache
+def called(framework):
+    """What models of several kinds give; in a process of its own."""
+    return said_by(CALLED, framework, KERAS_BACKEND=framework)
+
+
+def said_by(program, framework, *more, **variables):
     require(framework)
     environment = {name: each for name, each in os.environ.items() if name != "KERAS_BACKEND"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, framework, mode],
+        [sys.executable, "-W", "ignore", "-c", program, framework, *more],
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment | variables,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -131,6 +189,23 @@ def test_a_trained_keras_model_gives_the_same_scores_on_each_backend(framework):
     )
 
 
+BACKENDS = pytest.mark.parametrize("framework", ["tensorflow", "jax", "torch"])
+
+
+@pytest.mark.slow
+@BACKENDS
+def test_layers_of_a_keras_model_that_is_a_class_are_told_that_it_trains(framework):
+    # A hundredth of the batch's mean.
+    np.testing.assert_allclose(called(framework)["mean"], 0.02, rtol=1e-5)
+
+
+@pytest.mark.slow
+@BACKENDS
+def test_a_keras_model_takes_several_inputs_in_its_own_list_or_dictionary(framework):
+    found = called(framework)
+    assert (found["list"], found["own"], found["names"]) == ([[2]], [[2]], [[-2]])
+
+
 class Model:
     """What a recipe needs of a Keras model on JAX or TensorFlow."""
 
@@ -158,6 +233,14 @@ def test_losses_of_a_keras_models_layers_are_refused():
 
     with pytest.raises(DefinitionError, match="regularizers"):
         NativeNetwork(Regularised).model(0)
+
+
+def test_a_keras_model_without_weights_yet_is_refused():
+    class Unbuilt(Model):
+        built = False
+
+    with pytest.raises(DefinitionError, match="Call the model once"):
+        NativeNetwork(Unbuilt).model(0)
 
 
 def test_a_file_may_return_a_keras_model_with_its_inputs(tmp_path):

@@ -114,13 +114,15 @@ def run_isolated(
     hear: Say,
     *,
     timeout_s: float | None = None,
+    silent_s: float | None = None,
     memory_bytes: int | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Ended:
     """Call ``function(request, say)`` in its own process; ``hear`` gets each line it sends as it arrives.
 
-    After ``timeout_s`` seconds the process and all its children are killed. Beyond ``memory_bytes`` of private memory,
-    its allocations fail. ``variables`` are added to its environment. ``request`` and the lines consist of JSON types.
+    After ``timeout_s`` seconds, or ``silent_s`` without a line, the process and all its children are killed. Beyond
+    ``memory_bytes`` of private memory, its allocations fail. ``variables`` are added to its environment. ``request``
+    and the lines consist of JSON types.
     """
     failure: JsonLine = {}
     with (
@@ -134,7 +136,7 @@ def run_isolated(
             process.stdin.write(json.dumps(job).encode() + b"\n")
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
-        for text in _lines(process, answers.fileno()):
+        for text in _lines(process, answers.fileno(), silent_s, killed):
             line = json.loads(text)
             if "raised" in line:
                 failure = line["raised"]
@@ -265,8 +267,11 @@ def _end(process: Child) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _lines(process: Child, output: int) -> Iterator[bytes]:
-    """The lines that a process writes to ``output`` until it ends, even if a child keeps that open."""
+def _lines(process: Child, output: int, silent_s: float | None, killed: list[str]) -> Iterator[bytes]:
+    """The lines that a process writes to ``output`` until it ends, even if a child keeps that open.
+
+    It is killed after ``silent_s`` seconds without anything written, and the list gets the reason.
+    """
     os.set_blocking(output, False)
     over, ended = os.pipe()
 
@@ -278,7 +283,11 @@ def _lines(process: Child, output: int) -> Iterator[bytes]:
     left, running = b"", True
     try:
         while running:
-            ready, _, _ = select.select([output, over], [], [])
+            ready, _, _ = select.select([output, over], [], [], silent_s)
+            if not ready:
+                killed.append(f"it said nothing for {silent_s:g} s")
+                _end(process)
+                return
             # Check that it has ended before reading, so that its last output is read too.
             running = over not in ready
             with contextlib.suppress(BlockingIOError):

@@ -71,7 +71,8 @@ def command(
     else:
         _print(tallies, summary, verbose)
         for name, (written, others) in reports.items():
-            found = f"{others} more are not shown by a script of their own" if others else "every wrong answer has one"
+            left = f"{others} more are within rounding, or not shown by a script of their own"
+            found = left if others else "every wrong answer has one"
             click.echo(f"reports: {written} of {name} in {report_bugs}; {found}")
     return int(any(each.total["wrong"] for each in tallies))
 

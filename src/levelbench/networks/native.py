@@ -188,6 +188,22 @@ def is_keras(model: object) -> bool:
     return hasattr(model, "stateless_call") and not isinstance(model, type)
 
 
+def keras_arguments(model: Any) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """How a Keras model takes its inputs: one after another, or in its own list or dictionary, in the order of that."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    takes = inspect.signature(getattr(model, "call", model)).parameters
+    places = [each for name, each in takes.items() if each.kind in kinds and name not in ("training", "mask")]
+    if len(places) != 1 or places[0].kind == inspect.Parameter.VAR_POSITIONAL:
+        return lambda inputs: inputs
+    try:
+        nest = model.input
+    except AttributeError:
+        nest = None  # a model that is a class of its own
+    if isinstance(nest, Mapping):
+        return lambda inputs: (dict(zip(nest, inputs, strict=True)),)
+    return lambda inputs: inputs if len(inputs) == 1 else (list(inputs),)
+
+
 class KerasFunction:
     """A Keras model as a function of its trainable and its other variables.
 
@@ -201,14 +217,25 @@ class KerasFunction:
             for some in (model.trainable_variables, model.non_trainable_variables)
         )
         self._names = tuple(self.parameters), tuple(self.state)
+        self._given = keras_arguments(model)
 
     def __call__(
         self, parameters: Mapping[str, Any], state: Mapping[str, Any], *inputs: Any, training: bool
     ) -> tuple[Any, Any]:
         """The outputs and the new state."""
+        import keras
+
+        held = self.model.trainable_variables, self.model.non_trainable_variables
         # JAX sorts the keys of dictionaries.
-        lists = ([values[name] for name in own] for values, own in zip((parameters, state), self._names, strict=True))
-        outputs, fresh = self.model.stateless_call(*lists, *inputs, training=training)
+        pairs = [
+            (each, values[name])
+            for some, names, values in zip(held, self._names, (parameters, state), strict=True)
+            for each, name in zip(some, names, strict=True)
+        ]
+        # Not its stateless_call, which leaves out what a call does: its layers would not be told that it trains.
+        with keras.StatelessScope(state_mapping=pairs) as scope:
+            outputs = self.model(*self._given(inputs), training=training)
+        fresh = [scope.get_current_value(each) for each in held[1]]
         return outputs, dict(zip(self._names[1], fresh, strict=True))
 
 
@@ -216,6 +243,8 @@ def _parts(made: Any, what: str) -> tuple[Any, ...]:
     """A module, or a function with its parameters and its state if it has them."""
     if not is_keras(made):
         return made if isinstance(made, tuple) and made else (made,)
+    if not getattr(made, "built", True):
+        raise DefinitionError(what, "its layers have no weights yet", "call the model once, or give it a keras.Input")
     if getattr(made, "losses", ()):
         found = "its layers add losses of their own (regularizers), which a recipe's loss does not contain"
         raise DefinitionError(what, found, "leave them out, or write loss= of the recipe and decay in its optimizer")

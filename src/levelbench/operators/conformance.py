@@ -289,6 +289,8 @@ def tally(framework: str, results: Iterable[Result]) -> NodeTestCounts:
 
 
 _CHILD = f"{__name__}:run_in_process"
+_SILENT_S = 600.0
+"""A case that takes longer is taken to hang."""
 
 
 def run_conformance(
@@ -296,7 +298,7 @@ def run_conformance(
 ) -> NodeTestCounts:
     """Run all ``cases`` on ``framework`` in a separate process; ``tell`` is called with each result.
 
-    A case that kills the process is wrong, with the signal as its detail, and another process continues after it.
+    A case that kills the process, or hangs, is wrong, with that as its detail, and another process goes on after it.
     Raises what opening the framework raises, and ``DefinitionError`` if a process ends before the first case.
     """
     operators = {case.name: case.operator for case in cases}
@@ -315,7 +317,7 @@ def run_conformance(
     while left := [name for name in operators if name not in results]:
         started = ""
         job = {"framework": framework, "device": device, "names": left}
-        ended = run_isolated(_CHILD, job, hear)
+        ended = run_isolated(_CHILD, job, hear, silent_s=_SILENT_S)
         if ended.error is not None:
             raise ended.error
         if not ended.how:

@@ -38,7 +38,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from levelbench.errors import DefinitionError
-from levelbench.networks.native import NativeModel, is_keras
+from levelbench.networks.native import NativeModel, is_keras, keras_arguments
 
 
 class LiveTensors(CheckedArrays):
@@ -559,7 +559,7 @@ class TorchModule(LeafExecutor):
         self._module = model.model.to(device).train()
         if self._numerics.channels_last:
             self._module = self._module.to(memory_format=torch.channels_last)
-        called = partial(_keras_called, self._module) if is_keras(self._module) else self._module
+        called = _keras_called(self._module) if is_keras(self._module) else self._module
         self._call = called if mode == "eager" else compiled(called)
         named = dict(_keras_tensors(self._module) if is_keras(self._module) else self._module.named_parameters())
         self._leaves = {name: each for name, each in named.items() if each.requires_grad}
@@ -652,9 +652,10 @@ def _keras_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
         yield from ((f"{before}{at}/{each.name}", each.value) for at, each in enumerate(some))
 
 
-def _keras_called(module: Any, *inputs: Tensor) -> Any:
+def _keras_called(module: Any) -> Callable[..., Any]:
     """A Keras model asks for the mode with each call, and does not look at the module's."""
-    return module(*inputs, training=module.training)
+    given = keras_arguments(module)
+    return lambda *inputs: module(*given(inputs), training=module.training)
 
 
 def _fused(what: str, mode: str) -> UnsupportedError:

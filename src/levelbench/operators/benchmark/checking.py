@@ -18,7 +18,16 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.checks.arrays import Correctness, Tolerance, compare_values, errors, is_float, largest, tolerance_for
+from levelbench.checks.arrays import (
+    Correctness,
+    Tolerance,
+    compare_values,
+    errors,
+    is_float,
+    largest,
+    tolerance_for,
+    unit_roundoff,
+)
 from levelbench.errors import UnsupportedError
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode, structural
@@ -176,6 +185,8 @@ def check(
     first = results.outputs[0]
     if first is None:
         return Correctness(checked="not checked: its first output is omitted")
+    if coarse := _coarser(node, results):
+        return Correctness(coarse, "types")
     direction = "forward" if results.gradients is None else "backward"
     shapes = [None if each is None else each.shape for each in results.inputs]
     found: list[Correctness] = []
@@ -196,6 +207,28 @@ def check(
     parts = ", ".join(dict.fromkeys(each.checked for each in found if each.checked and not each.errors))
     tolerances = list(dict.fromkeys(each.checked for each in found if each.errors))
     return Correctness(wrong, f"{parts}; {' / '.join(tolerances)}" if tolerances else parts, _largest(found))
+
+
+def _coarser(node: OperatorNode, results: Results) -> str:
+    """What is wrong with a result of a coarser type than ONNX gives it, whose own rounding would explain its errors."""
+    schema = node.schema
+    if schema is None or not all(each.is_homogeneous for each in (*schema.inputs, *schema.outputs)):
+        return ""
+    declared = zip(schema.inputs, results.inputs, strict=False)
+    types = {each.type_str: given.dtype for each, given in declared if given is not None}
+    named = [
+        (f"output {name!r}", found, types.get(schema.outputs[min(at, len(schema.outputs) - 1)].type_str))
+        for at, (name, found) in enumerate(zip(node.outputs, results.outputs, strict=False))
+    ]
+    if results.gradients is not None:
+        pairs = zip(node.inputs, results.gradients, results.inputs, strict=False)
+        named = [(f"gradient of {name!r}", found, None if a is None else a.dtype) for name, found, a in pairs]
+    for what, found, wanted in named:
+        if found is None or wanted is None or not (is_float(found.dtype) and is_float(wanted)):
+            continue
+        if unit_roundoff(found.dtype) > unit_roundoff(wanted):
+            return f"{what} is {found.dtype}, expected {wanted}"
+    return ""
 
 
 def _subnormal(actual: Host, wanted: Host) -> bool:
