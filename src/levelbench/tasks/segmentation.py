@@ -1,7 +1,8 @@
 """segmentation: the class of each pixel of made canvases by mean intersection over union.
 
 The canvases are those of ``detection``, composed by levelbench. Which pixels are of an object can be told from their
-grey level alone; what has to be learnt is of which class. The target is set by the knee rule (docs/evidence/targets.md).
+grey level alone; what has to be learnt is of which class. The target is set by the knee rule
+(docs/evidence/targets.md).
 """
 
 from __future__ import annotations
