@@ -53,8 +53,8 @@ _FIRST = re.compile(
 )
 """Words that compare with every known entry."""
 _OF_ANOTHER = re.compile(
-    r"(?:\b(?:not|never|hardly|no longer|after|behind|below|to|than|as|with|of|among|near|from|against|second|third)|"
-    r"n['’]t)[- ](?:yet )?(?:an? |the |our )?$",
+    r"(?:\bnot?|\bnever|\bhardly|n['’]t)\b(?! only)(?: \w+){0,2}[- ]$|"
+    r"\b(?:after|behind|below|to|than|as|with|of|among|near|from|against|second|third)[- ](?:an? |the |our )?$",
     re.IGNORECASE,
 )
 """What stands before such words where the first is another, or nobody says that this one is."""
