@@ -261,6 +261,13 @@ def test_names_of_columns_with_their_unit_are_read_as_headings(page):
         "Dataset duration (h)",
         "Frame length (ms)",
         "Look-ahead (ms)",
+        "Time reduction (s)",
+        "Estimated time (s)",
+        "Default time (s)",
+        "Time standard deviation (s)",
+        "Hours of audio (h)",
+        "Latency (min, max)",
+        "Latency (s, ms)",
     ],
 )
 def test_a_limit_a_goal_or_an_input_is_no_time(page, head):
@@ -281,6 +288,15 @@ def test_a_limit_a_goal_or_an_input_is_no_time(page, head):
         "Estimator time (s)",
         "CPU-bound time (s)",
         "Latency of video decoding (s)",
+        "Reduce time (s)",
+        "Depth estimation latency (s)",
+        "CI time (s)",
+        "Time to transcribe 1 min of audio (s)",
+        "Time for 2 hours of audio (s)",
+        "elapsed (s)",
+        "Latency (s, A100)",
+        "Time (mean ± std) [s]",
+        "Time (s, mean ± std)",
     ],
 )
 def test_a_time_that_is_said_in_such_words_is_one(page, head):
@@ -295,6 +311,8 @@ def test_a_time_that_is_said_in_such_words_is_one(page, head):
         "Nominal accuracy",
         "Claim accuracy",
         "Accuracy ± SE",
+        "Accuracy ± std",
+        "Accuracy (mean ± std. deviation)",
         "Accuracy after 5 min",
     ],
 )
@@ -354,6 +372,31 @@ def test_a_heading_that_says_what_took_long_is_of_a_time(page, head):
 @pytest.mark.parametrize(("head", "cell"), [("Startup time", "0:00:12"), ("End-to-end time", "0:00:12")])
 def test_a_time_from_start_to_end_is_no_time_of_day(page, head, cell):
     assert only(page(f"| a | {head} |\n|---|---|\n| x | {cell} |\n")).sides[0].time_s == 12.0
+
+
+def test_a_heading_of_training_hours_has_its_unit(page):
+    assert only(page("| a | Training hours |\n|---|---|\n| x | 3 |\n")).sides[0].time_s == 10800.0
+
+
+@pytest.mark.parametrize(
+    ("heads", "cells", "time_s"),
+    [
+        ("Method | Duration (s) | Accuracy", "MLP | 12 | 98", 12.0),
+        ("Duration | Accuracy", "12 s | 98", 12.0),
+        ("Model | Hours", "MLP | 12 h", 43200.0),
+        ("Hours | Accuracy", "960 h | 98", None),
+        ("Model | Hours | WER", "CTC | 960 h | 4", None),
+    ],
+)
+def test_the_length_of_a_data_set_is_a_time_only_beside_a_system(page, heads, cells, time_s):
+    rules = "|---" * (heads.count("|") + 2)
+    claim = only(page(f"| Dataset | {heads} | images/s |\n{rules}|---|\n| MNIST | {cells} | 300 |\n"))
+    assert claim.sides[0].time_s == time_s
+
+
+def test_the_length_of_a_video_is_no_time_beside_a_system(page):
+    claim = only(page("| Video | Model | Length (s) | mAP |\n|---|---|---|---|\n| a | YOLO | 30 | 0.4 |\n"))
+    assert claim.sides[0].time_s is None
 
 
 def test_the_hours_of_data_sets_are_no_times(page):
@@ -729,6 +772,13 @@ def test_a_time_beside_one_that_cannot_be_read_is_not_that_of_the_row(page):
         "| Limits | Free | Pro |\n|---|---|---|\n| Timeout | 10 min | 60 min |\n",
         "| Dataset | Clips | FPS |\n|---|---|---|\n| a | 300 | 30 |\n",
         "| Epoch | time (s) | accuracy |\n|---|---|---|\n| 1 | 30 | 0.8 |\n",
+        "| Step | Train loss | Validation loss |\n|---|---|---|\n| 100 | 3.1 | 3.2 |\n| 200 | 2.9 | 3.1 |\n",
+        "| Name | Default | New |\n|---|---|---|\n| poll interval | 100 ms | 200 ms |\n",
+        "| Step | Oven | Pan |\n|---|---|---|\n| Preheat | 10 min | 5 min |\n",
+        "| Step | Duration |\n|---|---|\n| warm-up | 3 min |\n| hold | 5 min |\n",
+        "| Setting | Time |\n|---|---|\n| sleep | 10 min |\n",
+        "| Parameter | Duration (s) |\n|---|---|\n| warm-up | 60 |\n",
+        "| Option | Target accuracy |\n|---|---|\n| quick | 0.9 |\n",
     ],
 )
 def test_settings_and_the_epochs_of_a_run_are_no_sides(page, table):
@@ -736,9 +786,97 @@ def test_settings_and_the_epochs_of_a_run_are_no_sides(page, table):
         read_published(page(table))
 
 
+@pytest.mark.parametrize("head", ["Setting", "Params", "Option", "Parameters", "Hyperparameter"])
+@pytest.mark.parametrize("measured", ["Training time", "Time (s)", "Latency (s)"])
+def test_settings_beside_what_they_led_to_are_sides(page, head, measured):
+    claim = only(page(f"| {head} | {measured} | Top-1 |\n|---|---|---|\n| 125M | 38 s | 76.1 % |\n"))
+    assert (claim.sides[0].time_s, claim.sides[0].quality.value) == (38.0, 0.761)
+
+
+def test_steps_of_a_program_before_and_after_are_sides(page):
+    claim = only(page("| Step | Before | After |\n|---|---|---|\n| Loading | 12 s | 3 s |\n| Training | 9 s | 8 s |\n"))
+    assert [each.name for each in claim.sides][:2] == ["Before, Loading", "After, Loading"]
+
+
+def test_the_default_is_a_side_beside_others(page):
+    rows = "| Default | 120 | 0.9 | 30 |\n| fast | 61 | 0.9 | 60 |\n"
+    side = only(page(f"| Config | Time (s) | Top-1 | images/s |\n|---|---|---|---|\n{rows}")).sides[0]
+    assert (side.time_s, side.quality.value, side.throughput) == (120.0, 0.9, 30.0)
+    columns = "| Model | Default | Optimized |\n|---|---|---|\n| BERT | 8 ms | 3 ms |\n"
+    assert [each.time_s for each in only(page(columns)).sides] == [0.008, 0.003]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Test error (%)",
+        "Error (%)",
+        "box AP",
+        "AP50",
+        "Dice",
+        "AUROC",
+        "FID",
+        "PSNR",
+        "SSIM",
+        "R²",
+        "R2",
+        "MSE",
+        "EM",
+        "pass@1",
+        "Recall@10",
+        "MRR",
+        "bpc",
+        "bits per byte",
+    ],
+)
+def test_a_quality_is_read_under_the_usual_name_of_its_metric(page, head):
+    assert only(page(f"| a | {head} | Time (s) |\n|---|---|---|\n| x | 9.1 | 3 |\n")).sides[0].quality.metric == head
+
+
+@pytest.mark.parametrize(
+    ("head", "cell"), [("AP count", "3"), ("Error (s)", "0.1"), ("Relative error (%)", "3"), ("R2", "12 ms")]
+)
+def test_a_count_an_error_in_seconds_or_a_time_is_no_quality(page, head, cell):
+    assert only(page(f"| a | {head} | images/s |\n|---|---|---|\n| x | {cell} | 3 |\n")).sides[0].quality.value is None
+
+
+@pytest.mark.parametrize(
+    ("heads", "cells"),
+    [
+        ("Library | Join (s) | Groupby (s)", "12 | 6"),
+        ("Rows | pandas (s) | polars (s)", "12 | 6"),
+        ("Framework | ResNet-50 (min) | BERT (min)", "0.2 | 0.1"),
+        ("Model | PyTorch | ONNX Runtime", "12 s | 6 s"),
+        ("Benchmark | ref | changed", "12 s | 6 s: 2.00x faster"),
+        ("Task | Baseline time (s) | Ours time (s) | Speed-up", "12 | 6 | 2x"),
+        ("Task | Baseline latency (s) | Ours latency (s)", "12 | 6"),
+    ],
+)
+def test_times_of_systems_side_by_side_are_all_read(page, heads, cells):
+    rules = "|---" * (heads.count("|") + 1)
+    claim = only(page(f"| {heads} |\n{rules}|\n| A | {cells} |\n"))
+    assert [each.time_s for each in claim.sides] == [12.0, 6.0]
+
+
+def test_times_of_phases_are_of_no_systems(page):
+    claim = only(page("| Task | Load time (s) | Query time (s) | Speed-up |\n|---|---|---|---|\n| A | 12 | 6 | 2x |\n"))
+    assert [each.time_s for each in claim.sides] == [None]
+
+
+def test_costs_of_systems_side_by_side_are_read_below_their_times(page):
+    rows = "| Accuracy | 93 % | 92 % |\n| Training time | 35 min | 1h 20min |\n| Cost | $1.20 | $2.75 |\n"
+    claim = only(page(f"| | ours | baseline |\n|---|---|---|\n{rows}"))
+    assert [(each.name, each.time_s, each.cost_usd) for each in claim.sides] == [
+        ("ours", 2100.0, 1.2),
+        ("baseline", 4800.0, 2.75),
+    ]
+
+
 @pytest.mark.parametrize(
     ("head", "cell", "rate"),
     [
+        ("sentences/s", "204", 204.0),
+        ("Throughput (im/s)", "204", 204.0),
         ("images/s", "1,204", 1204.0),
         ("infer_samples_per_sec", "4302.84", 4302.84),
         ("Requests/s", "12.5k", 12500.0),

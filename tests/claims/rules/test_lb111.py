@@ -20,7 +20,10 @@ TWO = {
 
 GUILTY = {
     "the batch grows and it is called strong": (GROWS, ("error", f"{LAST}.global_batch")),
-    "the batch grows and nobody says so": ({**GROWS, "scaling_mode": None}, ("warning", f"{LAST}.global_batch")),
+    "the batch grows and nobody says so": (
+        {**GROWS, "scaling[0].reached": None, "scaling_mode": None},
+        ("warning", f"{LAST}.global_batch"),
+    ),
     "the batch of one point is unknown and grows between the others": (
         {**GROWS, "scaling[1].global_batch": None},
         ("error", f"{LAST}.global_batch"),
@@ -37,6 +40,7 @@ GUILTY = {
 }
 INNOCENT = {
     "the batch grows and it is called weak": WEAK,
+    "the batch grows and the times are to the target": {**GROWS, "scaling_mode": None},
     "the batch stays and nobody says so": {"scaling_mode": None},
     "micro-batches shrink as ranks are added": {f"scaling[{at}].learning_rate": None for at in range(3)},
     "the batch shrinks": {"scaling[0].global_batch": 1000},

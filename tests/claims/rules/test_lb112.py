@@ -146,6 +146,14 @@ ALONE = {**FASTER, "comparisons": [], "scaling": []}
     [
         ("The fastest training of CIFAR-10", ["warning"]),
         ("A new record for CIFAR-10", ["warning"]),
+        ("We set a new speed record for CIFAR-10", ["warning"]),
+        ("State of the art in training speed on CIFAR-10", ["warning"]),
+        ("State-of-the-art accuracy in 30 s", []),
+        ("Not the fastest: 94 % of CIFAR-10 in 30 s", []),
+        ("We do not claim the fastest training", []),
+        ("Not only the fastest, but also the cheapest", ["warning"]),
+        ("94 % in 30 s, third after the fastest", []),
+        ("The fastest training on one GPU", ["warning"]),
         ("The fastest of ten runs took 28 s", []),
         ("94 % in 30 s", []),
         ("94 % in 30 s; the world record is 20 s", []),
@@ -157,3 +165,14 @@ def test_a_side_that_is_called_the_fastest_is_compared_with_the_known_entries(ti
     claim = changes(clean_claim(), {**ALONE, "title": title, "standards[0].name": "best entry"})
     alone = replace(claim, sides=claim.sides[:1])
     assert [severity for severity, _ in found(rule, alone)] == severities
+
+
+def test_the_fastest_on_one_gpu_is_not_compared_with_an_entry_on_more():
+    one = {"title": "The fastest training on one GPU", "sides[0].hardware.accelerators": 1}
+    claim = changes(clean_claim(), {**ALONE, **one, "standards[0].name": "64 x NVIDIA V100"})
+    assert found(rule, replace(claim, sides=claim.sides[:1])) == []
+
+
+def test_the_quality_of_a_faster_entry_is_asked_for_beside_the_fastest():
+    claim = changes(clean_claim(), {**ALONE, "title": "The fastest training of CIFAR-10", "standards[0].quality": None})
+    assert found(rule, replace(claim, sides=claim.sides[:1])) == [("not-stated", "standards[0].quality")]

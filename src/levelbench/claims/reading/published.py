@@ -128,9 +128,13 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
     """
     columns = dict.fromkeys(_timed_columns(table, named), "time")
     of_programs = _OF_SPEED.search(table.title) or any(_OF_METHODS.search(each.text) for each in table.header)
+    longest_s = 3600 if _OF_PROGRAMS.search(words_of(table.header[named].text)) else 1
     for at, head in enumerate(table.header):
         words, unit = words_of(head.text), _unit_of(head.text)
         system = _without_unit(words)
+        if _OF_METHODS.search(rest := _TIMES.sub("", system).strip()):
+            # ``Baseline time`` is of a system, unlike the time of a phase.
+            system = rest
         cells = [row[at].text for row in table.rows if max(at, named) < len(row)]
         if at in columns or at == named or not system or any(each.search(system) for each in _NO_SYSTEMS):
             continue
@@ -141,7 +145,7 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
             continue
         if (rates[0] or (not unit and any(rates))) and (of_programs or not of_bytes):
             columns[at] = f"throughput ({rates[0][0]})" if rates[0] else "throughput"
-        elif unit.lower() in _UNITS and (of_programs or _UNITS[unit.lower()] < 1):
+        elif unit.lower() in _UNITS and (of_programs or _UNITS[unit.lower()] < longest_s):
             columns[at] = f"time ({unit})"
     kinds = {kind.split()[0] for kind in columns.values()}
     systems = {_without_unit(words_of(table.header[at].text)) for at in columns}
@@ -170,13 +174,25 @@ def _timed_columns(table: PublishedTable, named: int) -> list[int]:
 def _is_of_settings(table: PublishedTable) -> bool:
     """Whether it lists settings, or the steps of one run, of which none is a side of a comparison."""
     heads = [words_of(each.text) for each in table.header]
-    if _SETTINGS.fullmatch(heads[0]) or any(_DEFAULT.fullmatch(head) for head in heads):
-        return True
     named = _name_column(table)
     cells = [row[named].text for row in table.rows if named < len(row)]
+    if any(_DEFAULT.fullmatch(_without_unit(head)) for head in heads) and not any(map(_IMPROVED.search, heads)):
+        return True
+    if _SETTINGS.fullmatch(heads[0]) and not any(map(_says_measured, heads[1:])):
+        return True
+    if _CURVE.fullmatch(heads[0]) and not (any(map(_is_words, cells)) and _crossed(table)):
+        return True
     # Where times or qualities are in the place of names, its rows are those of a curve.
     firsts = (next(_fields_of(heads[named], cell), ("", None)) for cell in cells if not _is_words(cell))
     return any(figure in ("time_s", "quality.metric") for figure, _ in firsts)
+
+
+def _says_measured(head: str) -> bool:
+    """Whether a heading is of what settings led to: a quality, a rate, or a time with its unit or what took it."""
+    if _OTHER_TIMES.search(head) or _OTHER_QUALITIES.search(head) or _LENGTH.fullmatch(head):
+        return False
+    timed = _TIMES.search(head) and (_unit_of(head) or _TIMED.search(head))
+    return bool(timed or _QUALITY.search(head) or _RATE_OF.search(head))
 
 
 def _crossed(table: PublishedTable) -> PublishedTable | None:
@@ -243,8 +259,10 @@ _VALUE = re.compile(
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
     rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
-_ASIDE = re.compile(rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$")
-"""What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``."""
+_ASIDE = re.compile(
+    rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$|:\s*{_NUMBER}\s?[x×] (?:faster|slower)$", re.IGNORECASE
+)
+"""What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``, ``221 ms: 1.03x faster``."""
 _BEGINS_TIMED = re.compile(rf"\W*\d[\d.,]*\s*(?:(?:±|\+/-)\s*[\d.,]+\s*)?(?:{_UNIT})\b")
 _SHORT = re.compile(r"\d\s*(?:ns|us|µs|μs|ms|msec|s|secs?|seconds?)\b")
 _OF_SPEED = re.compile(
@@ -256,6 +274,11 @@ _OF_METHODS = re.compile(
     re.IGNORECASE,
 )
 """Headings of a table that compares programs, and not of one that lists lengths."""
+_OF_PROGRAMS = re.compile(
+    r"\b(?:library|framework|engine|compiler|backend|database|implementation|query|solver|model|method|rows|size)\b",
+    re.IGNORECASE,
+)
+"""The heading of the names of programs or of their work, beside which seconds and minutes are their times."""
 _LIMIT = re.compile(r"\b(?:lower|upper) (?:bound|limit|end|ci)\b", re.IGNORECASE)
 """The heading of a column that bounds a figure of its row, and is no system."""
 _SIZE = re.compile(
@@ -280,8 +303,9 @@ _OF_EACH = (
 )
 """A heading such as ``ms/step``."""
 _IN_HEADING = re.compile(
-    rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\.?\s*(?:per \w+|/\s*\w+)?\s*[)\]]|[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
-    rf"\bin (?P<named>{_UNIT})\s*$|^{_OF_EACH}\b|"
+    rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\.?\s*(?:per \w+|/\s*\w+)?\s*(?:[)\]]|(?<!min),(?! ?(?:{_UNIT})\b))|"
+    rf"[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
+    rf"(?:\bin|^train(?:ing)?|^wall[- ]?clock) (?P<named>{_UNIT})\s*$|^{_OF_EACH}\b|"
     r"(?<!\d)(?<!\d )(?P<sign>%|\bpercentage\b)",
     re.IGNORECASE,
 )
@@ -298,29 +322,30 @@ _SET = (
 )
 """Words of limits, goals, plans and promises, which nobody has measured."""
 _DEVIATION = (
-    r"\bjitter\b|\bstd? ?err|\bstandard err|uncertaint|\bstd\b|\bstd?dev|deviation|variance|σ|"
-    r"(?<!±)(?<!± )(?<!\+/- )\b(?:se|sem|sd|mad|iqr)\b ?(?:[(\[,)]|$)"
+    r"\bjitter\b|uncertaint|variance|σ|(?<!±)(?<!± )(?<!\+/- )(?:\bst(?:an)?d?(?:ard)?\.? ?(?:err|dev)|\bstd\b|"
+    r"(?<!std )(?<!std\. )(?<!standard )deviation|\b(?:se|sem|sd|mad|iqr)\b ?(?:[(\[,)]|$))"
 )
 """Words of a spread, except where it only stands beside its figure (``mean ± SD``)."""
 _RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
 _TIMES = re.compile(
-    r"\b(?:time|latency|duration|runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
+    r"\b(?:time|latency|duration|elapsed|(?<!onnx )(?<!lite )runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
     rf"\b(?:\w*zeit|dauer|temps|durée|tiempo|duración)\b|^(?:mean|median|average|min|max)\s*[(\[]|"
     rf"^(?:mean|median|average) (?:{_UNIT})$|^{_OF_EACH}\b",
     re.IGNORECASE,
 )
 _OTHER_TIMES = re.compile(
-    r"time[- ]?out(?!p)|\bsav(?:ed|ings?)\b|reduc|overhead|differ|delta|Δ|\bestimat(?:ed?|es|ion)\b|predicted|"
+    r"time[- ]?out(?!p)|\bsav(?:ed|ings?)\b|reduc(?:ed|tion)|overhead|differ|delta|Δ|predicted|"
+    r"\bestimat(?:ed?|es|ion(?! (?:time|latency)))\b|"
     r"expected|theor|ideal|\bnominal\b|\bclaimed\b|\bclaims?\s*(?:[(\[,]|$)|"
-    r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b|confidence|\bmargin\b|"
-    r"\bdefaults?\b|\bmin ?/ ?max\b|latency.*\(min\)|\bsimulated\b(?! ann)|"
+    r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b(?! time)|confidence|\bmargin\b|"
+    r"\bdefault (?:time|duration)|\bmin ?/ ?max\b|latency.*\(min\)|\bsimulated\b(?! ann)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"(?<!per )(?<!/)(?<!/ )\btime[- ]?steps? ?(?:[(\[,]|size|$)|\btime constant|\bthink(?:ing)? time|"
     r"\b(?:time|hours|days) since\b|\b(?:to|between) failures?\b|\btime to live\b|\bttl\b|"
     r"\bback-?off\b|\bsleep\b|\bcut-?off\b|\bup-?time\b|\btime left\b|\bremaining\b|\blead[- ]time\b|^warm-?up\b|"
-    r"\b(?:hours|minutes|seconds) of\b|\b(?:data ?sets?|test|frame|chunk)[- ](?:duration|length)\b|\bhop\b|\bstride\b|"
-    r"look-?ahead|\bduration of (?:the |an? )?(?:\w+ )?test\b|"
-    r"\bof (?:the )?(?:inputs?|audio|speech|recordings?|clips?|videos?)\s*(?:[(\[,]|$)|"
+    r"\b(?:data ?sets?|test|frame|chunk)[- ](?:duration|length)\b|\bhop\b|\bstride\b|look-?ahead|"
+    r"\bduration of (?:the |an? )?(?:\w+ )?test\b|^(?!time (?:to|for|per) ).*(?:\b(?:hours|minutes|seconds) of\b|"
+    r"\bof (?:the )?(?:inputs?|audio|speech|recordings?|clips?|videos?)\s*(?:[(\[,]|$))|"
     r"\b(?:audio|video|speech|clip|song|track|recording|episode)s?[- ](?:time|duration|length)\b|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b|"
     rf"{_SET}|{_DEVIATION}",
@@ -352,7 +377,7 @@ _NO_INTERVAL = re.compile(
 )
 _RATE_OF = re.compile(
     r"(?<![A-Za-z-])(?:(?P<kilo>(?-i:[kKMG]))? ?(?:throughput|(?P<bytes>(?-i:B)|bytes)|t(?=/s)|imgs?|images?|"
-    r"tokens?|tok|samples?|steps?|req(?:uest)?s?|quer(?:y|ies)|sequences|seqs?|it(?:eration)?s?|ops|operations?|rows?|records?|"
+    r"ims?|sentences?|tokens?|tok|samples?|steps?|req(?:uest)?s?|quer(?:y|ies)|sequences|seqs?|it(?:eration)?s?|ops|operations?|rows?|records?|"
     r"events?|messages?|msgs?|transactions?|frames?|words?|documents?|calls?|inferences?|predictions?)\W*"
     r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b)|(?P<thousand>(?-i:[kKM]))?(?:fps|qps|tps|rps)\b)",
     re.IGNORECASE,
@@ -381,10 +406,11 @@ _PART_OF_RATE = re.compile(
     re.IGNORECASE,
 )
 """Headings of a rate of a part of the side: ``images/s (per GPU)``, ``throughput/chip``, ``tokens/s (each)``."""
-_RECORDED = re.compile(r"\b(?:data ?sets?|videos?|clips?|recordings?|cameras?|sensors?|streams?)\b", re.IGNORECASE)
+_RECORDED = re.compile(r"\b(?:(?P<data>data ?set)|video|clip|recording|camera|sensor|stream)s?\b", re.IGNORECASE)
 _LENGTH = re.compile(
     rf"(?:total )?(?:hours|minutes|seconds|duration|length)(?:\s*[(\[]\s*(?:{_UNIT})\s*[)\]])?", re.IGNORECASE
 )
+_OF_SPEECH = re.compile(r"\b(?:wer|cer|speakers?|utterances?)\b", re.IGNORECASE)
 _RATE = re.compile(
     rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?(?:\s*(?P<unit>[A-Za-z].*))?"
 )
@@ -406,8 +432,9 @@ _TIME_OF = (
 )
 _TARGET = re.compile(r"\bto (?P<percent>\d{1,2}(?:\.\d{1,4})?) ?%", re.IGNORECASE)
 _QUALITY = re.compile(
-    r"percentage correct|\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|perplexity|ppl|wer|cer|rmse|mae|"
-    r"error rate|loss)\b",
+    r"percentage correct|\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|auroc|perplexity|ppl|"
+    r"wer|cer|r?mse|mae|error rate|(?:test|val(?:idation)?) err(?:or)?|loss|dice|psnr|ssim|fid|bpc|bits per byte|"
+    r"(?-i:AP(?:50|75)?|EM|R2)|exact match|(?:pass|recall|r|ndcg)@\d+|mrr)\b|\bR²|^error ?[(\[] ?%",
     re.IGNORECASE,
 )
 _LOSS = re.compile(r"\bloss\b", re.IGNORECASE)
@@ -415,7 +442,7 @@ _LONGEST = 60
 """Characters of the name of a quality; a longer one is a sentence that mentions it."""
 _OTHER_QUALITIES = re.compile(
     r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|"
-    r"\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|"
+    r"\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|\bcounts?\b|"
     r"\bevaluations?\b|\b(?:acc|accuracy|f1|bleu|map|top[- ]?[15])[- ]loss\b|\bloss of\b|\blost\b|"
     r"\b(?:epochs|steps|iterations) to\b|\btarget\b|^% of\b|\bpackets?\b|"
     r"\b(?:expected|predicted|estimated)\b|\b(?:loss|accuracy|f1) weight\b|\brequired\b|"
@@ -437,12 +464,13 @@ _OF_ANOTHER = re.compile(
 _COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
 _SETTINGS = re.compile(
     r"\W*(?:command[- ]line |environment |config(?:uration)? |hyper-?)?"
-    r"(?:epoch|step|iteration|options?|param(?:eter)?s?|arg(?:ument)?s?|flags?|settings?|variables?|keys?|fields?|properties|property)\W*",
+    r"(?:options?|param(?:eter)?s?|arg(?:ument)?s?|flags?|settings?|variables?|keys?|fields?|properties|property)\W*",
     re.IGNORECASE,
 )
+_CURVE = re.compile(r"\W*(?:epoch|step|iteration)\W*", re.IGNORECASE)
 """The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
 _ALLOWED = re.compile(
-    r"time-?outs?\b|\b(?:defaults?|quotas?|delays?|period|retention|uptime)\b|\b(?:ramp|warm)[- ]?(?:up|down)$|"
+    r"time-?outs?\b|\b(?:quotas?|delays?|period|retention|uptime)\b|\b(?:ramp|warm)[- ]?(?:up|down)$|"
     rf"\b(?:test|clip|audio|video|recording|frame|chunk|window) (?:length|duration)\b|{_SET}",
     re.IGNORECASE,
 )
@@ -450,6 +478,7 @@ _ALLOWED = re.compile(
 _SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
 """The name of a row that sums up others."""
 _DEFAULT = re.compile(r"defaults?(?: values?)?", re.IGNORECASE)
+_IMPROVED = re.compile(r"optimi[sz]ed|\btuned|compiled|\bours\b|\bfast|speed-?up", re.IGNORECASE)
 _RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
 _LINEAR = re.compile(r"\blinear (?:speed|scal)", re.IGNORECASE)
 _RUNS = re.compile(
@@ -621,12 +650,23 @@ def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterato
         text = with_points(cell.text, table.commas)
         fields = [] if text is None else list(_fields_of(head.text, text))
         figure = fields[0][0] if fields else ""
-        # The rate or length of a recording is no speed of a system, and a row of prices is none of what runs cost.
-        of_input = figure == "throughput" or (figure == "time_s" and _LENGTH.fullmatch(words_of(head.text)))
-        recorded = of_input and _RECORDED.search(table.header[named].text)
-        priced = figure == "cost_usd" and (_PER.search(name) or _PRICE.search(name))
-        if fields and not recorded and not priced:
+        # A row of prices is none of what runs cost.
+        costs = _COST.search(name) and not _COST.search(head.text)
+        priced = figure == "cost_usd" and (costs or _PER.search(name) or _PRICE.search(name))
+        if fields and not priced and not _is_recorded(table, named, head.text, figure):
             yield at, fields
+
+
+def _is_recorded(table: PublishedTable, named: int, head: str, figure: str) -> bool:
+    """Whether a rate or length is that of the recordings that the rows name, and nothing of a system stands beside."""
+    recorded, length = _RECORDED.search(table.header[named].text), _LENGTH.fullmatch(words_of(head))
+    if recorded is None or not (figure == "throughput" or (figure == "time_s" and length)):
+        return False
+    others = [words_of(each.text) for at, each in enumerate(table.header) if at != named]
+    if figure == "time_s" and (recorded["data"] is None or any(map(_OF_SPEECH.search, others))):
+        return True
+    quality = recorded["data"] and any(map(_QUALITY.search, others)) and "hours" not in head.lower()
+    return not quality and not any(map(_OF_MODEL.search, others))
 
 
 def _unclear_columns(table: PublishedTable, named: int) -> tuple[set[tuple[int, str]], list[str]]:
@@ -772,7 +812,7 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
             yield "cost_usd", value
     elif _OTHER_QUALITIES.search(head) and _QUALITY.search(head):
         return
-    elif _QUALITY.search(head) and not _TIMES.search(head) and len(head) <= _LONGEST:
+    elif _QUALITY.search(head) and not _TIMES.search(head) and len(head) <= _LONGEST and own not in _UNITS:
         scale = 0.01 if unit == "%" else 1.0
         yield "quality.metric", written
         yield "quality.value", _scaled(value, scale)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from levelbench.claims.hardware import accelerators_in
 from levelbench.claims.rule import Diagnostic, Severity, read_rule
 from levelbench.claims.rules._common import (
     ComparedPair,
@@ -23,7 +24,7 @@ from levelbench.claims.rules._common import (
     seconds,
     sides,
 )
-from levelbench.claims.rules._machines import precision_of
+from levelbench.claims.rules._machines import ACCELERATOR, precision_of
 from levelbench.claims.view import Claim, Side, StandardView
 
 _BOTH = "give time and quality of both sides, each with its interval"
@@ -45,11 +46,18 @@ _SAYS_QUALITY = re.compile(r"accura|qualit|top-?[15]\b|points?\b|loss|error|perp
 _ANSWERS = re.compile(r"\binfer|\bserv(?:es|ing)\b|\bprompts?\b|\bgenerat|\bdecod|\blatency\b", re.IGNORECASE)
 """Words for a trained network at work, whose answers are those of any batch."""
 _FIRST = re.compile(
-    r"\bfastest\b(?! (?:run|of (?:our|the|\w+ runs))\b)|\b(?:new|sets (?:a|the)) (?:world )?record\b|"
+    r"\b(?:fastest|quickest)\b(?! (?:run|of (?:our|the|\w+ runs))\b)|\b(?:new|sets (?:a|the)) (?:\w+ )?record\b|"
+    r"\b(?:state[- ]of[- ]the[- ]art|sota) (?:in |for )?(?:the )?(?:\w+ )?(?:speed|time)s?\b|"
     r"\bfaster than (?:any|all|every)\b",
     re.IGNORECASE,
 )
 """Words that compare with every known entry."""
+_OF_ANOTHER = re.compile(
+    r"(?:\bnot?|\bnever|\bhardly|n['’]t)\b(?! only)(?: \w+){0,2}[- ]$|"
+    r"\b(?:after|behind|below|to|than|as|with|of|among|near|from|against|second|third)[- ](?:an? |the |our )?$",
+    re.IGNORECASE,
+)
+"""What stands before such words where the first is another, or nobody says that this one is."""
 _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
 
@@ -216,18 +224,38 @@ def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
 
 def _not_first(claim: Claim) -> Iterator[Diagnostic]:
     """The title calls the only side the fastest, beside a known entry that is faster and that it does not name."""
-    called = _FIRST.search(claim.title)
-    if called is None or claim.comparisons or len(claim.sides) != 1:
+    title = claim.title
+    called = [each[0] for each in _FIRST.finditer(title) if not _OF_ANOTHER.search(title[: each.start()])]
+    if not called or claim.comparisons or len(claim.sides) != 1:
         return
     for field, side in sides(claim):
         # The fastest is so at any price; whoever gives the other's time or name hides nothing.
-        unpriced = (replace(one, cost_usd=None) for one in claim.standards if one.name not in claim.title)
-        better = [one for one in unpriced if _beats(one, side, None) and seconds(one.time_s or 0.0) not in claim.title]
-        if better:
-            best = min(better, key=lambda one: one.time_s or 0.0)
-            found = f"'{called[0]}' is said of '{side.name}' ({seconds(side.time_s or 0.0)}), but '{best.name}' takes"
-            found += f" {seconds(best.time_s or 0.0)}, quality {number(best.quality or 0.0, 4)}"
-            yield guilty(f"{field}.time_s", found, _BEST, side.where, "warning")
+        better = [
+            one
+            for one in claim.standards
+            if one.name not in title
+            and seconds(one.time_s or 0.0) not in title
+            and _beats(_unasked(one, side), side, None)
+        ]
+        if ACCELERATOR.search(title.lower()):
+            # "The fastest on one GPU" says nothing of an entry on 64.
+            own = accelerators_in(side.hardware.description or "", side.hardware.accelerators)
+            better = [one for one in better if own is None or accelerators_in(one.name) in (own, None)]
+        if not better:
+            continue
+        best = min(better, key=lambda one: (one.quality is None, one.time_s or 0.0))
+        found = f"'{called[0]}' is said of '{side.name}' ({seconds(side.time_s or 0.0)}), but '{best.name}' takes"
+        found += f" {seconds(best.time_s or 0.0)}"
+        if best.quality is None:
+            what = f"the quality of '{best.name}': {found}"
+            yield not_stated(f"standards[{claim.standards.index(best)}].quality", what, _BEST, side.where)
+        else:
+            yield guilty(f"{field}.time_s", f"{found}, quality {number(best.quality, 4)}", _BEST, side.where, "warning")
+
+
+def _unasked(one: StandardView, side: Side) -> StandardView:
+    """The entry at any cost, and, where its quality is not stated, as good as the side's target."""
+    return replace(one, cost_usd=None, quality=side.quality.target if one.quality is None else one.quality)
 
 
 def _beats(one: StandardView, side: Side, of: str | None) -> bool:
