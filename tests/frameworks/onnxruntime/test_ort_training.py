@@ -21,6 +21,7 @@ def backend():
 NETWORKS = {
     "mlp": lambda: zoo.mlp(16, 8, 4).with_loss(),
     "cnn": lambda: zoo.cnn((1, 12, 12), 4, 8, 3).with_loss(),
+    "transformer": lambda: zoo.build("gpt2-tiny", dropout_ratio=0.0).with_loss(),
     "normalised": lambda: zoo.build("resnet20").with_loss().training(),
 }
 
@@ -60,13 +61,22 @@ def test_random_operators_are_refused(backend):
         backend.executor(network).forward(*network.make_inputs(2, seed=0).values())
 
 
+def test_a_pool_of_a_parameter_is_refused_since_it_would_end_the_process(backend):
+    g = GraphBuilder("pooled")
+    y = g.node("MaxPool", g.parameter("w", [1, 2, 4, 4], HE), kernel_shape=[2, 2])
+    g.output(g.node("Add", g.node("Flatten", y), g.input("x", ["batch", 18])), "y")
+    network = g.build().with_loss()
+    with pytest.raises(UnsupportedError, match="MaxPool of a parameter"):
+        backend.executor(network).forward(*network.make_inputs(1, seed=0).values())
+
+
 def test_what_it_has_no_gradient_of_is_refused_in_words(backend):
     g = GraphBuilder("odd")
     x = g.node("Mod", g.input("x", ["batch", 4]), g.constant(np.float32(0.5)), fmod=1)
     hidden = g.node("MatMul", x, g.parameter("w", [4, 4], HE))
     g.output(g.node("Erf", g.node("Mish", hidden)), "y")
     network = g.build().with_loss()
-    with pytest.raises(UnsupportedError, match="onnxruntime-training"):
+    with pytest.raises(UnsupportedError, match="Mish for node"):
         backend.executor(network).forward(*network.make_inputs(2, seed=0).values())
 
 

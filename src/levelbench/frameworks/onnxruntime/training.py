@@ -7,6 +7,7 @@ beside the network are those of framework ``numpy``; loss, gradients and outputs
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ from levelbench.operators.contract import Framework, Operator
 from levelbench.operators.node import OperatorNode
 
 Host = NDArray[Any]
+_READ = {"LayerNormalization": 3, "SoftmaxCrossEntropyLoss": 2}
+"""How many outputs the gradient of an operator needs."""
+_POOLS = ("AveragePool", "MaxPool")
 _RANDOM = frozenset(("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"))
 
 
@@ -125,13 +129,16 @@ class TrainingExecutor(Executor):
         if drawn := sorted({each.op_type for each in proto.graph.node} & _RANDOM):
             raise _refused(network, f"{drawn[0]} would draw from a generator of its own")
         for node in proto.graph.node:
+            if node.op_type in _POOLS and node.input[0] in self.parameters:
+                # It would end the process.
+                raise _refused(network, f"{node.op_type} of a parameter has no gradient there")
             if node.op_type == "BatchNormalization" and not any(
                 each.name == "training_mode" and each.i for each in node.attribute
             ):
                 raise _refused(network, "it would normalise by the batch where the network has fixed statistics")
-            if node.op_type == "SoftmaxCrossEntropyLoss" and len(node.output) == 1:
-                # Its gradient reads the second output, although ONNX lets a model leave it out.
-                node.output.append(f"{node.output[0]}.log_probabilities")
+            # Gradients read these outputs, although ONNX lets a model leave them out.
+            for at in range(len(node.output), _READ.get(node.op_type, 0)):
+                node.output.append(f"{node.output[0]}.{at}")
         graph = _with_gradients(network, proto, list(self.parameters))
         made = {name for node in graph.graph.node for name in node.output}
         gradients = [each for name in self.parameters if (each := f"{name}_grad") in made]
@@ -161,9 +168,12 @@ class _Run:
         del graph.output[:]
         graph.output.extend(declared.get(name, onnx.ValueInfoProto(name=name)) for name in self.outputs)
         try:
-            self._session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3
+            model = proto.SerializeToString()
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime's errors have no common class
-            raise _refused(network, str(error).strip().splitlines()[-1]) from error
+            raise _refused(network, _said(error)) from error
         names = [each.name for each in self._session.get_inputs()]
         self._held = [name for name in names if name in held]
         self._given = [each.name for each in network.inputs if each.name in names]
@@ -173,7 +183,10 @@ class _Run:
         parameters, buffers = executor.parameters.arrays, executor.buffers.arrays
         feeds = dict(zip(self._given, inputs, strict=True))
         feeds |= {name: parameters[name] if name in parameters else buffers[name] for name in self._held}
-        found: list[Any] = self._session.run(self.outputs, feeds)
+        try:
+            found: list[Any] = self._session.run(self.outputs, feeds)
+        except Exception as error:  # as above
+            raise _refused(executor.network, _said(error)) from error
         return found
 
 
@@ -181,7 +194,7 @@ def _with_gradients(network: Network, proto: onnx.ModelProto, trained: Sequence[
     """The network's graph with the gradient of its loss for each of these parameters, under ``NAME_grad``."""
     from onnxruntime.training import onnxblock
 
-    class Loss(onnxblock.TrainingBlock):  # type: ignore[misc]
+    class Loss(onnxblock.TrainingBlock):
         def build(self, loss: str) -> str:
             return loss
 
@@ -193,10 +206,15 @@ def _with_gradients(network: Network, proto: onnx.ModelProto, trained: Sequence[
             block(network.loss)
             made, _ = block.to_model_proto()
     except Exception as error:  # as above
-        raise _refused(network, str(error).strip().splitlines()[-1]) from error
+        raise _refused(network, _said(error)) from error
     graph = onnx.ModelProto()
     graph.CopyFrom(made)
     return graph
+
+
+def _said(error: Exception) -> str:
+    """Its last sentence, without the place in ONNX Runtime's source."""
+    return re.split(r" was false\. |\[ONNXRuntimeError\] : \d+ : ", str(error).strip().splitlines()[-1])[-1]
 
 
 def _refused(network: Network, found: str) -> UnsupportedError:
