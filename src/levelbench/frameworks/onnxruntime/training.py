@@ -1,0 +1,224 @@
+"""ONNX Runtime trains: by the graph of gradients that the package onnxruntime-training makes of a network.
+
+That package takes the place of ``onnxruntime``, under the same name. Arrays are NumPy's, so optimizers and everything
+beside the network are those of framework ``numpy``; loss, gradients and outputs are those of two sessions.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError, MissingError, UnsupportedError
+from levelbench.frameworks import no_forward
+from levelbench.frameworks.numpy.backend import NumpyBackend
+from levelbench.networks.executor import Backend, Executor, LiveArrays, require_inputs
+from levelbench.networks.inspect import needed_nodes
+from levelbench.networks.network import Network
+from levelbench.operators.contract import Framework, Operator
+from levelbench.operators.node import OperatorNode
+
+Host = NDArray[Any]
+_READ = {"LayerNormalization": 3, "SoftmaxCrossEntropyLoss": 2}
+"""How many outputs the gradient of an operator needs."""
+_POOLS = ("AveragePool", "MaxPool")
+_RANDOM = frozenset(("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"))
+
+
+class OnnxRuntimeTraining(Framework):
+    """Trains on the CPU with onnxruntime-training, whose last version, 1.19.2, is for Python 3.8 to 3.11."""
+
+    name = "onnxruntime-training"
+    imports = ("levelbench.frameworks.onnxruntime.training",)
+
+    def lacks(self, device: str = "cpu") -> str | None:
+        if device != "cpu":
+            return f"onnxruntime-training runs on cpu only here, not on {device}"
+        found = importlib.util.find_spec("onnxruntime")
+        if found is None or not found.submodule_search_locations:
+            return f"onnxruntime-training is not installed: {_INSTALL}"
+        if importlib.util.find_spec("onnxruntime.training") is None:
+            return f"the onnxruntime that is installed only infers: {_INSTALL}"
+        return None
+
+    def open(self, device: str = "cpu") -> Backend:
+        if lacking := self.lacks(device):
+            raise MissingError(f"framework {self.name!r} on device {device!r}", lacking, _INSTALL)
+        return TrainingBackend()
+
+
+_INSTALL = "pip uninstall onnxruntime; pip install onnxruntime-training==1.19.2"
+
+
+class TrainingBackend(NumpyBackend):
+    """NumPy's arrays, and networks in sessions of ONNX Runtime with all of its optimisations of graphs."""
+
+    modes = ("optimised",)
+
+    def executor_of(self, network: Network, parameters: Mapping[str, Host], mode: str, trains: bool) -> Executor:
+        return TrainingExecutor(network, parameters, mode=mode)
+
+    def operator(self, node: OperatorNode) -> Operator:
+        """Refused: framework ``onnxruntime`` has the same kernels."""
+        raise UnsupportedError(f"{node.title} on onnxruntime-training", "it executes whole networks", "use onnxruntime")
+
+    def describe(self) -> dict[str, Any]:
+        """The version of ONNX Runtime."""
+        import onnxruntime
+
+        return {"name": "onnxruntime-training", "version": onnxruntime.__version__, "device": "cpu"}
+
+
+class TrainingExecutor(Executor):
+    """A network in two sessions, which are made at the first call of each: one of outputs, one of loss and gradients.
+
+    Parameters are inputs of both, so that a step need not make a session.
+    """
+
+    network: Network
+    parameters: LiveArrays
+    buffers: LiveArrays
+
+    def __init__(self, network: Network, parameters: Mapping[str, Host], *, mode: str) -> None:
+        self.network, self.mode = network, mode
+        trained = {each.name for each in network.parameters if each.trainable}
+        copies = {name: np.array(array) for name, array in parameters.items()}
+        self.parameters = LiveArrays({name: array for name, array in copies.items() if name in trained})
+        self.buffers = LiveArrays({name: array for name, array in copies.items() if name not in trained})
+        self._outputs: _Run | None = None
+        self._step: _Run | None = None
+        self._gradients: dict[str, Host] | None = None
+
+    def infer(self, *inputs: Host) -> tuple[Host, ...]:
+        if self._outputs is None:
+            proto = self.network.for_inference.to_proto()
+            self._outputs = _Run(self.network, proto, [each.name for each in self.network.for_inference.outputs])
+        return tuple(self._outputs(self, inputs))
+
+    def forward(self, *inputs: Host) -> Host:
+        """The loss; the gradients are computed in the same call. Raises ``UnsupportedError`` as the session's maker."""
+        if self._step is None:
+            self._step = self._differentiated()
+        loss, *found = self._step(self, inputs)
+        news, gradients = found[: len(self.network.updates)], found[len(self.network.updates) :]
+        for buffer, value in zip(self.network.updates, news, strict=True):
+            self.buffers.arrays[buffer] = value
+        held = dict(zip(self._step.outputs[1 + len(news) :], gradients, strict=True))
+        arrays = self.parameters.arrays
+        self._gradients = {name: held.get(f"{name}_grad", np.zeros_like(arrays[name])) for name in arrays}
+        return loss
+
+    def backward(self) -> Mapping[str, Host]:
+        """The gradients of the last forward pass; zero for a parameter that the loss does not depend on."""
+        gradients, self._gradients = self._gradients, None
+        if gradients is None:
+            raise no_forward()
+        return gradients
+
+    def _differentiated(self) -> _Run:
+        network = self.network
+        if not network.loss:
+            raise DefinitionError(f"training {network.name}", "it has no loss", "add one with network.with_loss()")
+        proto = network.to_proto()
+        if drawn := sorted({each.op_type for each in proto.graph.node} & _RANDOM):
+            raise _refused(network, f"{drawn[0]} would draw from a generator of its own")
+        for node in proto.graph.node:
+            if node.op_type in _POOLS and node.input[0] in self.parameters:
+                # It would end the process.
+                raise _refused(network, f"{node.op_type} of a parameter has no gradient there")
+            if node.op_type == "BatchNormalization" and not any(
+                each.name == "training_mode" and each.i for each in node.attribute
+            ):
+                raise _refused(network, "it would normalise by the batch where the network has fixed statistics")
+            # Gradients read these outputs, although ONNX lets a model leave them out.
+            for at in range(len(node.output), _READ.get(node.op_type, 0)):
+                node.output.append(f"{node.output[0]}.{at}")
+        graph = _with_gradients(network, proto, list(self.parameters))
+        made = {name for node in graph.graph.node for name in node.output}
+        gradients = [each for name in self.parameters if (each := f"{name}_grad") in made]
+        return _Run(network, graph, [network.loss, *network.updates.values(), *gradients])
+
+
+class _Run:
+    """A session whose inputs are a network's inputs, parameters and buffers."""
+
+    def __init__(self, network: Network, proto: onnx.ModelProto, outputs: Sequence[str]) -> None:
+        import onnxruntime
+
+        self.outputs = list(outputs)
+        graph, held = proto.graph, {each.name for each in network.parameters}
+        # Without what nobody asks for: labels of an inference, sums of gradients over several calls.
+        needed, read = needed_nodes(graph, self.outputs)
+        nodes = [graph.node[at] for at in sorted(needed)]
+        del graph.node[:]
+        graph.node.extend(nodes)
+        for each in [each for each in graph.input if each.name not in read]:
+            graph.input.remove(each)
+        declared = {each.name: each for each in (*graph.input, *graph.output, *graph.value_info)}
+        for each in [each for each in graph.initializer if each.name in held]:
+            graph.initializer.remove(each)
+            if each.name not in {given.name for given in graph.input}:
+                graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, list(each.dims)))
+        del graph.output[:]
+        graph.output.extend(declared.get(name, onnx.ValueInfoProto(name=name)) for name in self.outputs)
+        try:
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3
+            model = proto.SerializeToString()
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's errors have no common class
+            raise _refused(network, _said(error)) from error
+        names = [each.name for each in self._session.get_inputs()]
+        self._held = [name for name in names if name in held]
+        self._given = [each.name for each in network.inputs if each.name in names]
+
+    def __call__(self, executor: TrainingExecutor, inputs: Sequence[Host]) -> list[Any]:
+        require_inputs(self._given, len(inputs))
+        parameters, buffers = executor.parameters.arrays, executor.buffers.arrays
+        feeds = dict(zip(self._given, inputs, strict=True))
+        feeds |= {name: parameters[name] if name in parameters else buffers[name] for name in self._held}
+        try:
+            found: list[Any] = self._session.run(self.outputs, feeds)
+        except Exception as error:  # as above
+            raise _refused(executor.network, _said(error)) from error
+        return found
+
+
+def _with_gradients(network: Network, proto: onnx.ModelProto, trained: Sequence[str]) -> onnx.ModelProto:
+    """The network's graph with the gradient of its loss for each of these parameters, under ``NAME_grad``."""
+    from onnxruntime.training import onnxblock
+
+    class Loss(onnxblock.TrainingBlock):
+        def build(self, loss: str) -> str:
+            return loss
+
+    try:
+        with onnxblock.base(proto):
+            block = Loss()
+            for name in trained:
+                block.requires_grad(name)
+            block(network.loss)
+            made, _ = block.to_model_proto()
+    except Exception as error:  # as above
+        raise _refused(network, _said(error)) from error
+    graph = onnx.ModelProto()
+    graph.CopyFrom(made)
+    return graph
+
+
+def _said(error: Exception) -> str:
+    """Its last sentence, without the place in ONNX Runtime's source."""
+    return re.split(r" was false\. |\[ONNXRuntimeError\] : \d+ : ", str(error).strip().splitlines()[-1])[-1]
+
+
+def _refused(network: Network, found: str) -> UnsupportedError:
+    return UnsupportedError(f"{network.name} on onnxruntime-training", found[:200], "use numpy, torch or jax")
+
+
+framework = OnnxRuntimeTraining()
