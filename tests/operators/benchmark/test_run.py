@@ -24,7 +24,7 @@ def test_a_record_holds_every_problem_and_its_end(fake, specification, tmp_path)
     record = BenchmarkRecord.read(path)
     assert record.status == "done"
     assert [record.cases[at].status for at in (0, 1)] == ["measured", "measured"]
-    assert all(len(record.samples[at]) >= 6 for at in (0, 1))
+    assert all(len(record.samples[at]) for at in (0, 1))
     assert (record.header.seed, record.header.specification) == (2, specification)
     assert record.header.ceilings == ceilings
     assert record.header.environment["framework"] == {"name": "fake"}
