@@ -199,7 +199,7 @@ def test_the_recipe_that_an_entry_names_is_certain(clean):
         ({"recipe": "mlp"}, ""),
         ({"recipe": "mine", "flops_per_sample": 1e5}, "author's own figure: the task has no recipe 'mine'"),
         ({"recipe": "mlp ", "flops_per_sample": 1e5}, "author's own figure: the task has no recipe 'mlp '"),
-        ({"recipe": "mine"}, "neither the cost of a sample nor a recipe of the task is stated"),
+        ({"recipe": "mine"}, "the cost of a sample is not stated: the task has no recipe 'mine'"),
         ({"flops_per_sample": 1.0}, "the recipe is not stated"),
         ({"recipe": " ", "flops_per_sample": 1.0}, "the recipe is not stated"),
     ],

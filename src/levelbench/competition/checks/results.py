@@ -585,7 +585,7 @@ def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
 def _of_no_known_cost(entry: CheckedEntry, recipes: Set[str], *, stated: bool) -> Iterator[EntryFinding]:
     """An entry of an installed task that names none of its recipes: nothing but its author says what a sample costs.
 
-    Every record of training names its recipe, and ``board submit`` states the cost of one of the author's own.
+    Every record of training names its recipe, and the cost of one of the author's own may be stated.
     """
     name = str(entry.submission.settings.get("recipe", ""))
     if name in recipes:
@@ -595,7 +595,9 @@ def _of_no_known_cost(entry: CheckedEntry, recipes: Set[str], *, stated: bool) -
         lacks, do = "the recipe is not stated", "make the entry with levelbench board submit"
     elif stated:
         lacks, do = "the operations of a sample are the author's own figure", "count them from the author's code"
-        lacks += f": the task has no recipe {shown(name, 40)}" if name.strip() else ""
+    elif name.strip():
+        lacks = "the cost of a sample is not stated"
+    lacks += f": the task has no recipe {shown(name, 40)}" if name.strip() else ""
     yield entry.warning("B191", "settings", lacks, do)
 
 
