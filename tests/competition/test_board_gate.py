@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.competition.scored import submission
 from tests.competition.site.leaderboards import DAY, write
 
 from levelbench.competition.checks import note, warning
 from levelbench.competition.entries import Author, Provenance, SubmittedCurve, SubmittedRun
 from levelbench.competition.leaderboard import checked_folder
-from levelbench.competition.rivals import BoardFacts, Rivals, compared_with_board, doubts_at_rank, trace_of
+from levelbench.competition.rivals import BoardFacts, Rivals, board_facts, compared_with_board, doubts_at_rank, trace_of
 from levelbench.competition.site.build import build
 
 BOARD = ("levelbench-1.0", "digits", "training")
@@ -77,6 +78,18 @@ def test_an_entry_that_states_more_than_most_is_not_doubted():
     fewer = {name: value for name, value in USUAL.items() if name != "labels"}
     board = [(f"usual{at}", BOARD, fewer) for at in range(3)]
     assert list(compared_with_board([*board, ("other", BOARD, USUAL)])) == []
+
+
+@pytest.mark.parametrize("every", ["time its program does", "time its program prints it"])
+def test_programs_of_the_authors_own_may_differ(every):
+    def facts(source, settings):
+        settings = {"evaluate_every": every, "recipe": source} | settings
+        return board_facts(submission(settings=settings, provenance=Provenance(source_digest=source * 64)))
+
+    boards = [
+        [(name, BOARD, facts(name, settings)) for name in "abc"] for settings in ({}, {"evaluate_every": "1 epoch"})
+    ]
+    assert [len(list(compared_with_board(board))) for board in boards] == [0, 3]
 
 
 def test_entries_of_another_board_are_not_compared():

@@ -200,6 +200,38 @@ def test_latencies_of_another_measurement_up_to_a_factor_or_a_constant_are_repor
     assert len(found) == 2
 
 
+@pytest.mark.parametrize("changed", ["0.5", "0.9", "0.99", "0.999", "mean_latency_s"])
+@pytest.mark.parametrize("factor", [1.004, None])
+def test_latencies_of_which_a_copy_changes_or_leaves_out_one_are_reported(board, changed, factor):
+    figures = {"0.5": 0.010019837, "0.9": 0.011034527, "0.99": 0.013249611, "0.999": 0.020151343}
+
+    def measured(mean, quantiles):
+        stated = {"mean_latency_s": mean, "quantiles_s": quantiles, "estimate_s": 1.01 * figures["0.9"]}
+        stated |= {"queries": 1900, "samples": 1900, "duration_s": 20.0, "cost_usd": None, "throughput_per_s": 95.0}
+        return {f"inference[0].{name}": (lambda _, value=value: value) for name, value in stated.items()}
+
+    board("a.json", "inference", measured(0.010123456789, figures))
+    copied = {**figures, "mean_latency_s": 0.010123456789}
+    copied = {name: 0.8 * each for name, each in copied.items()}
+    copied[changed] = copied[changed] * factor if factor else None
+    copied = {name: each for name, each in copied.items() if each is not None}
+    other = {"inference[0].record_digest": "c" * 64, "author.name": "Eve"}
+    board("b.json", "inference", measured(copied.pop("mean_latency_s", None), copied) | other)
+    assert [code for code, _ in board.codes() if code == "B243"] == ["B243"] * 2
+
+
+@pytest.mark.parametrize("tick_s", [1e-6, 1 / 2.4e7])
+def test_latencies_of_coarse_clocks_that_agree_but_for_one_are_not(board, tick_s):
+    for name, mean, ticks in (("a", 244.0123456789, (240, 250, 263, 400)), ("b", 247.0987654321, (245, 255, 268, 405))):
+        quantiles = dict(zip(("0.5", "0.9", "0.99", "0.999"), (each * tick_s for each in ticks), strict=True))
+        stated = {"mean_latency_s": mean * tick_s, "quantiles_s": quantiles, "estimate_s": 1.01 * quantiles["0.9"]}
+        stated |= {"queries": 80_000, "samples": 80_000, "duration_s": 80_100 * mean * tick_s, "cost_usd": None}
+        changes = {f"inference[0].{field}": (lambda _, value=value: value) for field, value in stated.items()}
+        changes |= {"inference[0].throughput_per_s": 1 / (mean * tick_s), "author.name": name * 5}
+        board(f"{name}.json", "inference", changes | {"inference[0].record_digest": name * 64})
+    assert [code for code, _ in board.codes() if code == "B243"] == []
+
+
 def test_one_run_that_was_made_into_several_by_scaling_its_times_is_reported(board, clean):
     fine = [1.0123456789, 2.1345678912, 3.0987654321, 4.4321987654, 5.0123987654]
     times = {f"runs[{at}].curve.time_s": lambda t, at=at: [(1 + 0.1 * at) * each for each in fine] for at in range(5)}

@@ -112,6 +112,21 @@ def test_a_record_that_is_left_out_is_excused_if_later_than_the_entry_and_its_ru
     assert [each.severity for each in found if each.code == "B184"] == [severity]
 
 
+def test_without_digests_the_records_are_found_by_the_ids_of_the_runs(put, terms):
+    paths = [put(seed) for seed in range(6)]
+    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
+    runs = [msgspec.structs.replace(run, record_digest=None) for run in entry.runs]
+    held = {file_digest(path): str(path) for path in paths}
+
+    def errors(runs):
+        found = check(msgspec.structs.replace(entry, runs=runs), records=held, today=date(2026, 12, 1))
+        return [each.code for each in found if each.severity == "error"]
+
+    assert errors(runs) == []
+    assert errors(runs[:5]) == ["B184"]
+    assert errors([*runs[:5], msgspec.structs.replace(runs[5], energy_j=1e3, energy_method="rapl")]) == ["B183"] * 2
+
+
 def test_records_of_the_group_that_an_entry_leaves_out_are_reported(put, terms):
     paths = [put(seed) for seed in range(6)]
     elsewhere = {**ENVIRONMENT, "machine": {"id": "m2"}}

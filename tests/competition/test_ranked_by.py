@@ -12,6 +12,8 @@ from tests.competition.conftest import REMOVE
 from tests.competition.made import records
 from tests.competition.scored import OURS, TARGET, submission
 
+from levelbench.cli.board_limits import known_limits
+from levelbench.competition.checks import MachineLimits
 from levelbench.competition.entries import (
     SubmittedCurve,
     SubmittedRun,
@@ -231,6 +233,20 @@ STEPS = "runs[0].curve.steps"
 )
 def test_fewer_samples_or_steps_than_follow_from_the_rest_are_doubted(clean, ranked_by, changes, doubted):
     assert ("B139" in codes_under(clean, ranked_by, changes)) == doubted
+
+
+@pytest.mark.parametrize(("rollouts", "doubted"), [(False, True), (True, False)])
+def test_settings_of_rollouts_excuse_few_samples_only_where_the_task_has_them(clean, rollouts, doubted):
+    limits = MachineLimits(recipes=frozenset({"mlp"}), rollouts=rollouts)
+    changes = {"provenance.split_sizes": {"train": 2158}, "settings.environments": 1, "settings.length": 1}
+    entry = clean.make(changes={**changes, "settings.recipe": "mlp"})
+    findings = clean.find(entry, limits=lambda entry: limits)
+    assert ("runs[0].curve.samples" in {each.field for each in findings if each.code == "B139"}) == doubted
+
+
+@pytest.mark.parametrize(("task", "rollouts"), [("digits", False), ("cartpole", True), ("no-such-task", False)])
+def test_which_tasks_have_rollouts_is_known_of_installed_ones(clean, task, rollouts):
+    assert known_limits(clean.make(changes={"task": task})).rollouts == rollouts
 
 
 def test_the_evaluation_that_states_too_few_steps_is_the_one_that_is_named(clean):

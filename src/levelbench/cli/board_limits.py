@@ -126,6 +126,7 @@ def known_limits(submission: Submission) -> MachineLimits:
         recipe=_recipe(submission) if submission.division != "open" else None,
         version=__version__,
         recipes=_recipes(submission.task),
+        rollouts=_has_rollouts(submission.task),
     )
     # An accelerator that is beside the cores has no part in what ran on them.
     own_cores = submission.origin is None and _on_cores(submission) is True
@@ -170,6 +171,15 @@ def _recipes(task: str) -> frozenset[str] | None:
         return frozenset(load_task(task).recipes) if not task.endswith(".py") else None
     except LevelbenchError:
         return None
+
+
+@cache
+def _has_rollouts(task: str) -> bool:
+    """Whether a recipe of an installed task has the settings of rollouts, from which the size of an epoch follows."""
+    from levelbench.experiments.request import load_task
+
+    names = _recipes(task)
+    return any({"environments", "length"} <= load_task(task).settings(name, {}).keys() for name in names or ())
 
 
 _CORES = re.compile(r"\b([0-9]{1,5}) cores?\b", re.I)

@@ -18,6 +18,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, pairwise
 from math import isfinite
@@ -64,6 +65,8 @@ Also what every record has and an entry leaves out, so that nothing can be check
 
 
 _DIGESTS = ("quality_digest", "data_digest", "source_digest")
+_OWN_PROGRAM = "time its program "
+"""When a program that levelbench times or tracks is evaluated begins with this: the time that it does, or prints it."""
 _AS_STATED = ("dataset", "split_rule", "labels", "inputs", "checksums", *_DIGESTS)
 _UNSTATED: dict[str, Any] = {
     **dict.fromkeys(("key", "framework", "device", "crossing", "clock", "started", "path"), ""),
@@ -93,6 +96,9 @@ def board_facts(submission: Submission) -> BoardFacts:
         "signatures": options,
         **{name: getattr(stated, name) for name in _AS_STATED},
     }
+    if not found["quality_digest"] and str(submission.settings.get("evaluate_every", "")).startswith(_OWN_PROGRAM):
+        # Programs of the authors' own are what competes, so they may differ.
+        del found["source_digest"]
     return {name: value for name, value in found.items() if value}
 
 
@@ -493,12 +499,35 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
         words = " ".join([each.scenario, str(each.queries), str(each.samples), *(name for name, _ in named)])
         values = [value for _, value in named]
         found.append((f"inference[{at}]", _rounded(words, single, values)))
-        if submission.origin is None and (mean := each.mean_latency_s) and len(set(values)) >= _LEAST_QUANTILES:
-            # A mean of many latencies has more digits than any clock, so no other measurement has these shares.
-            shares = _shares((mean, *values), values)
-            if float(f"{mean:.6g}") != mean and len({f"{share:.5g}" for share in shares}) > _LEAST_QUANTILES:
-                found.append((f"inference[{at}].{_LATENCIES}", _rounded("latencies", shares, digits=5)))
+        if submission.origin is None:
+            digests = _of_latencies(each.mean_latency_s or None, sorted(values))
+            found += [(f"inference[{at}].{_LATENCIES}", digest) for digest in digests]
     return found
+
+
+def _of_latencies(mean: float | None, quantiles: list[float]) -> Iterator[bytes]:
+    """Digests of latencies up to a factor and a constant: of all, and of all but one, which a copy may have changed."""
+    some = [quantiles[:at] + quantiles[at + 1 :] for at in range(len(quantiles))]
+    for one, among in ((mean, quantiles), *((mean, each) for each in some), (None, quantiles)):
+        figures = among if one is None else [one, *among]
+        if len(set(among)) < _LEAST_QUANTILES or not isfinite(max(among) - min(among)):
+            continue
+        shares = _shares(figures, among)
+        # A mean of many latencies has more digits than any clock, so no other measurement has these shares.
+        if len({f"{share:.5g}" for share in shares}) <= _LEAST_QUANTILES or (one and float(f"{one:.6g}") == one):
+            continue
+        if one and among is quantiles:
+            yield _rounded("latencies", shares, digits=5)
+        # Fewer figures have to be finer: those of a coarse clock may agree by chance.
+        noise = 1e-8 / _MOST_TICKS + 4e-16 * max(among) / (max(among) - min(among))
+        between = shares[len(figures) - len(among) :][1:-1]
+        if not any(_is_of_ticks(share, noise) for share in between) and any(float(f"{v:.8f}") != v for v in among):
+            yield _rounded("some latencies", shares, digits=7)
+
+
+def _is_of_ticks(share: float, noise: float) -> bool:
+    """Whether a value at this share of a range is a whole number of ticks, of which the range has not many."""
+    return abs(share - Fraction(share).limit_denominator(_MOST_TICKS)) < noise
 
 
 def _shares(values: Iterable[float], among: Sequence[float]) -> list[float]:
@@ -507,7 +536,7 @@ def _shares(values: Iterable[float], among: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) for value in values]
 
 
-_LATENCIES, _LEAST_QUANTILES = "quantiles_s", 3
+_LATENCIES, _LEAST_QUANTILES, _MOST_TICKS = "quantiles_s", 3, 200_000
 _TIMES, _FEW_TIMES = "curve.time_s", 5
 _UP_TO_A_FACTOR = {
     _TIMES: "the times of {0}, up to a factor or a constant",

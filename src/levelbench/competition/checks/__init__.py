@@ -93,7 +93,8 @@ class MachineLimits(Struct, frozen=True):
     size of the task's training data. ``fast`` is how many times fewer multiplications a fast algorithm may need: 1 for
     a network without convolutions. ``recipe`` holds the
     settings of the task's recipe that the entry names, as in levelbench ``version``; empty: the task has no recipe of
-    that name. ``recipes`` are the names of all recipes of the task, if it is installed.
+    that name. ``recipes`` are the names of all recipes of the task, if it is installed, and ``rollouts`` says whether
+    their epochs are rollouts, whose size follows from settings.
     """
 
     flop_s: float | None = None
@@ -106,6 +107,7 @@ class MachineLimits(Struct, frozen=True):
     recipe: Mapping[str, Setting] | None = None
     version: str = ""
     recipes: frozenset[str] | None = None
+    rollouts: bool = False
 
 
 _SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf", "speedrun"})

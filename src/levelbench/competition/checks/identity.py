@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -528,20 +528,33 @@ def recorded(entry: CheckedEntry) -> Iterator[EntryFinding]:
     records = entry.records
     if records is None:
         return
-    for field, stated in _recorded(entry.submission):
-        if stated.record_digest is not None and stated.record_digest in records:
-            yield from _compared(entry, stated, Path(records[stated.record_digest]), field)
-    yield from _labels(entry, records)
-    yield from _left_out(entry, records)
+    held = list(_held(entry.submission, records))
+    for field, stated, digest in held:
+        yield from _compared(entry, stated, Path(records[digest]), field)
+    own = [digest for _, _, digest in held]
+    yield from _labels(entry, records, own)
+    yield from _left_out(entry, records, own)
 
 
-def _labels(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+def _held(submission: Submission, records: Mapping[str, str]) -> Iterator[tuple[str, SubmittedRun | Inference, str]]:
+    """What has an available record, with its field and the record's digest: found by the id if no digest is stated."""
+    every = list(_recorded(submission))
+    by_id = {}
+    if any(stated.record_digest is None and stated.record_id for _, stated in every):
+        heads = ((digest, _head(path)) for digest, path in records.items())
+        by_id = {head.id: digest for digest, head in heads if head is not None}
+    for field, stated in every:
+        digest = by_id.get(stated.record_id or "") if stated.record_digest is None else stated.record_digest
+        if digest is not None and digest in records:
+            yield field, stated, digest
+
+
+def _labels(entry: CheckedEntry, records: Mapping[str, str], own: Sequence[str]) -> Iterator[EntryFinding]:
     """Task, framework, settings, hardware and software are those of one of the records.
 
     An entry may have further settings and leave out parts of its hardware and software.
     """
-    digests = (run.record_digest for run in entry.submission.runs)
-    heads = [_head(records[digest]) for digest in digests if digest is not None and digest in records]
+    heads = [_head(records[digest]) for digest in own]
     known = [head.labels for head in heads if head is not None and head.labels is not None]
     if not known:
         return
@@ -696,14 +709,13 @@ class _Head(NamedTuple):
     labels: dict[str, Any] | None = None
 
 
-def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+def _left_out(entry: CheckedEntry, records: Mapping[str, str], own: Sequence[str]) -> Iterator[EntryFinding]:
     """Records with the entry's specification, source and machine that the entry lacks.
 
     All runs count, so a run that was there on the day of the entry must be in it, unless the entry says why not.
     """
     submission = entry.submission
-    stated = {each.record_digest for _, each in _recorded(submission)}
-    heads = {digest: _head(records[digest]) for digest in stated if digest is not None and digest in records}
+    heads = {digest: _head(records[digest]) for digest in own}
     groups = {head.group for head in heads.values() if head is not None}
     if not groups:
         return
@@ -713,7 +725,7 @@ def _left_out(entry: CheckedEntry, records: Mapping[str, str]) -> Iterator[Entry
     missing: list[str] = []
     later = True
     for digest, path in records.items():
-        head = _head(path) if digest not in stated else None
+        head = _head(path) if digest not in heads else None
         # Copies of one record in two folders are one run.
         if head is not None and head.group in groups and (head.id, head.seed) not in have:
             missing.append(f"{head.id} (seed {head.seed})")

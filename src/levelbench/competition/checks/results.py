@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import islice, pairwise
 from operator import le, lt
 from typing import Literal
@@ -269,8 +269,11 @@ def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iter
     What every record has and the entry leaves out, so that nobody can tell, is reported as well.
     """
     submission = entry.submission
-    # In reinforcement learning an epoch is what all environments play between two updates.
-    size = _product(submission, ("environments", 0), ("length", 0))
+    # In reinforcement learning an epoch is what all environments play between two updates. Which tasks are of that kind
+    # is known of installed ones, and there no setting that an entry states makes it one.
+    known = entry.known_facts
+    plays = known is None or known.recipes is None or known.rollouts
+    size = _product(submission, ("environments", 0), ("length", 0)) if plays else 0
     size = size or submission.provenance.split_sizes.get("train", 0)
     batch = _product(submission, ("batch", 0), ("accumulate", 1))
     of, unknown = "samples and batch" if what == "steps" else "epochs and training data", 0
@@ -537,11 +540,8 @@ def ceiling(entry: CheckedEntry) -> Iterator[EntryFinding]:
     for at, each in enumerate(submission.inference):
         rates |= _of_answers(each, f"inference[{at}]")
     yield from _steps_in_no_time(entry)
-    if _names_no_recipe(entry, known, stated=bool(works)):
-        lacks, do = "neither the cost of a sample nor a recipe of the task is stated", "give --flops-per-sample"
-        if works:
-            lacks, do = "the recipe is not stated", "make the entry with levelbench board submit"
-        yield entry.warning("B191", "settings", lacks, do)
+    if known.recipes is not None and submission.origin is None:
+        yield from _of_no_known_cost(entry, known.recipes, stated=bool(works))
     judged = entry.known_facts is not None and not entry.imported
     if judged and (lacks := _lacks_samples(entry)):
         do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
@@ -582,16 +582,23 @@ def _steps_in_no_time(entry: CheckedEntry) -> Iterator[EntryFinding]:
             yield entry.warning("B190", f"runs[{at}].curve.time_s", found, "correct the times or the steps")
 
 
-def _names_no_recipe(entry: CheckedEntry, known: MachineLimits, *, stated: bool) -> bool:
-    """Whether an entry of an installed task hides what its network costs: by no recipe, or one without ``stated`` cost.
+def _of_no_known_cost(entry: CheckedEntry, recipes: Set[str], *, stated: bool) -> Iterator[EntryFinding]:
+    """An entry of an installed task that names none of its recipes: nothing but its author says what a sample costs.
 
-    Every record of training names its recipe, and ``board submit`` states the cost of one of the author's own.
+    Every record of training names its recipe, and the cost of one of the author's own may be stated.
     """
-    submission = entry.submission
-    if known.recipes is None or submission.origin is not None:
-        return False
-    name = submission.settings.get("recipe")
-    return (name is None and submission.mode == "training") or (name not in known.recipes and not stated)
+    name = str(entry.submission.settings.get("recipe", ""))
+    if name in recipes:
+        return
+    lacks, do = "neither the cost of a sample nor a recipe of the task is stated", "give --flops-per-sample"
+    if stated and not name.strip() and entry.submission.mode == "training":
+        lacks, do = "the recipe is not stated", "make the entry with levelbench board submit"
+    elif stated:
+        lacks, do = "the operations of a sample are the author's own figure", "count them from the author's code"
+    elif name.strip():
+        lacks = "the cost of a sample is not stated"
+    lacks += f": the task has no recipe {shown(name, 40)}" if name.strip() else ""
+    yield entry.warning("B191", "settings", lacks, do)
 
 
 def _lacks_samples(entry: CheckedEntry) -> str:
