@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,14 @@ Host = NDArray[Any]
 _READ = {"LayerNormalization": 3, "SoftmaxCrossEntropyLoss": 2}
 """How many outputs the gradient of an operator needs."""
 _POOLS = ("AveragePool", "MaxPool")
-_RANDOM = frozenset(("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"))
+_RANDOM = frozenset(
+    (
+        "Bernoulli",
+        "Dropout",
+        "Multinomial",
+        *(f"Random{kind}{like}" for kind in ("Normal", "Uniform") for like in ("", "Like")),
+    )
+)
 
 
 class OnnxRuntimeTraining(Framework):
@@ -43,7 +51,8 @@ class OnnxRuntimeTraining(Framework):
         found = importlib.util.find_spec("onnxruntime")
         if found is None or not found.submodule_search_locations:
             return f"onnxruntime-training is not installed: {_INSTALL}"
-        if importlib.util.find_spec("onnxruntime.training") is None:
+        # The search for a part of a package would import the package.
+        if not any(Path(each, "training", "onnxblock").is_dir() for each in found.submodule_search_locations):
             return f"the onnxruntime that is installed only infers: {_INSTALL}"
         return None
 
