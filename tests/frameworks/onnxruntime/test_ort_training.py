@@ -6,7 +6,7 @@ from tests.frameworks.onnxruntime.networks import HE
 
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework as reference
-from levelbench.frameworks.onnxruntime.training import framework
+from levelbench.frameworks.onnxruntime import training_framework as framework
 from levelbench.networks import GraphBuilder, zoo
 from levelbench.operators.node import OperatorNode
 

@@ -6,23 +6,21 @@ beside the network are those of framework ``numpy``; loss, gradients and outputs
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from levelbench.errors import DefinitionError, MissingError, UnsupportedError
+from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.frameworks import no_forward
 from levelbench.frameworks.numpy.backend import NumpyBackend
-from levelbench.networks.executor import Backend, Executor, LiveArrays, require_inputs
+from levelbench.networks.executor import Executor, LiveArrays, require_inputs
 from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.network import Network
-from levelbench.operators.contract import Framework, Operator
+from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode
 
 Host = NDArray[Any]
@@ -37,32 +35,6 @@ _RANDOM = frozenset(
         *(f"Random{kind}{like}" for kind in ("Normal", "Uniform") for like in ("", "Like")),
     )
 )
-
-
-class OnnxRuntimeTraining(Framework):
-    """Trains on the CPU with onnxruntime-training, whose last version, 1.19.2, is for Python 3.8 to 3.11."""
-
-    name = "onnxruntime-training"
-    imports = ("levelbench.frameworks.onnxruntime.training",)
-
-    def lacks(self, device: str = "cpu") -> str | None:
-        if device != "cpu":
-            return f"onnxruntime-training runs on cpu only here, not on {device}"
-        found = importlib.util.find_spec("onnxruntime")
-        if found is None or not found.submodule_search_locations:
-            return f"onnxruntime-training is not installed: {_INSTALL}"
-        # The search for a part of a package would import the package.
-        if not any(Path(each, "training", "onnxblock").is_dir() for each in found.submodule_search_locations):
-            return f"the onnxruntime that is installed only infers: {_INSTALL}"
-        return None
-
-    def open(self, device: str = "cpu") -> Backend:
-        if lacking := self.lacks(device):
-            raise MissingError(f"framework {self.name!r} on device {device!r}", lacking, _INSTALL)
-        return TrainingBackend()
-
-
-_INSTALL = "pip uninstall onnxruntime; pip install onnxruntime-training==1.19.2"
 
 
 class TrainingBackend(NumpyBackend):
@@ -228,6 +200,3 @@ def _said(error: Exception) -> str:
 
 def _refused(network: Network, found: str) -> UnsupportedError:
     return UnsupportedError(f"{network.name} on onnxruntime-training", found[:200], "use numpy, torch or jax")
-
-
-framework = OnnxRuntimeTraining()
