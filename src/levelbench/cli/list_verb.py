@@ -263,8 +263,8 @@ def _framework(name: str) -> dict[str, object]:
 
     try:
         found = load_framework(name)
-        does = "operators, training" if found.trains else "operators"
-        return {"framework": name, "does": does, "lacks": found.lacks()}
+        does = [word for word, can in (("operators", found.operators), ("training", found.trains)) if can]
+        return {"framework": name, "does": ", ".join(does), "lacks": found.lacks()}
     except LevelbenchError as error:
         return {"framework": name, "does": None, "lacks": error.found}
     except Exception as error:  # noqa: BLE001  # the boundary to a plug-in

@@ -155,6 +155,8 @@ class Framework(ABC):
     name: str
     trains: bool = True
     """Whether its executors can also train networks."""
+    operators: bool = True
+    """Whether it also runs single operators."""
     modes: tuple[str, ...] = ("eager",)
     """The ways in which it executes networks; the first is the default."""
     communicators: tuple[str, ...] = ()

@@ -27,9 +27,11 @@ class OnnxRuntimeFramework(PackagedFramework):
 
 
 class OnnxRuntimeTraining(Framework):
-    """Trains on the CPU with onnxruntime-training, whose last version, 1.19.2, is for Python 3.8 to 3.11."""
+    """Trains on the CPU with onnxruntime-training, whose last version is 1.19.2, up to Python 3.11."""
 
     name = "onnxruntime-training"
+    operators = False
+    modes = ("optimised",)
     imports = ("levelbench.frameworks.onnxruntime.training",)
 
     def lacks(self, device: str = "cpu") -> str | None:
@@ -52,7 +54,6 @@ class OnnxRuntimeTraining(Framework):
 
 
 _INSTALL = "pip uninstall onnxruntime; pip install onnxruntime-training==1.19.2"
-
 
 framework = OnnxRuntimeFramework()
 training_framework = OnnxRuntimeTraining()

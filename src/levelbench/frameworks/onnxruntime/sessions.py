@@ -27,7 +27,7 @@ from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks.inspect import RANDOM, all_nodes
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION
 
-_REFUSALS = (
+REFUSALS = (
     native.EPFail,
     native.Fail,
     native.InvalidArgument,
@@ -37,11 +37,12 @@ _REFUSALS = (
     native.RuntimeException,
     RuntimeError,
 )
+"""What ONNX Runtime raises for a model that it rejects; these have no class in common."""
 WrongInputError = native.InvalidArgument
 """Raised by a session for values of the wrong type, and by kernels for values that they do not support."""
 Preparation = Callable[[onnxruntime.SessionOptions], None]
 _FATAL = 4
-_CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
+_CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ class Session:
         try:
             # A fallback to another provider would silently change what is measured.
             self.session = onnxruntime.InferenceSession(text, options, device.providers, enable_fallback=0)
-        except _REFUSALS as error:
-            raise _refusal(asked, error) from error
+        except REFUSALS as error:
+            raise refusal(asked, error) from error
         self.inputs = [each.name for each in self.session.get_inputs()]
         self.outputs = [each.name for each in self.session.get_outputs()]
         self._asked = asked
@@ -161,20 +162,21 @@ class Session:
         try:
             self._run(self._options, names, feeds, self.outputs, found, self._devices)
         except native.NotImplemented as error:
-            raise _refusal(self._asked, error) from error
+            raise refusal(self._asked, error) from error
         # Iterating over the vector would cost 40 microseconds: it ends with a C++ exception.
         first = OrtValue(found[0])
         return (first, *[OrtValue(found[at]) for at in self._rest]) if self._rest else (first,)
 
 
-def _refusal(asked: str, error: Exception) -> UnsupportedError:
+def refusal(asked: str, error: Exception) -> UnsupportedError:
+    """The error for what ONNX Runtime rejects, with its own message."""
     return UnsupportedError(f"{asked} on ONNX Runtime", _first_line(error), "use another framework")
 
 
 def _first_line(error: Exception) -> str:
     """The first line of the message, without the error code and the signature of the C++ function."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    words = _CODE.sub("", lines[0])
+    words = _CODE.split(lines[0])[-1]
     return words.rpartition("&) ")[2].rstrip(". ")
 
 

@@ -6,17 +6,25 @@ beside the network are those of framework ``numpy``; loss, gradients and outputs
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.frameworks import no_forward
 from levelbench.frameworks.numpy.backend import NumpyBackend
+from levelbench.frameworks.onnxruntime.sessions import (
+    RANDOM_OPERATORS,
+    REFUSALS,
+    Session,
+    SessionDevice,
+    nodes_of,
+    refusal,
+)
 from levelbench.networks.executor import Executor, LiveArrays, require_inputs
 from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.network import Network
@@ -27,14 +35,6 @@ Host = NDArray[Any]
 _READ = {"LayerNormalization": 3, "SoftmaxCrossEntropyLoss": 2}
 """How many outputs the gradient of an operator needs."""
 _POOLS = ("AveragePool", "MaxPool")
-_RANDOM = frozenset(
-    (
-        "Bernoulli",
-        "Dropout",
-        "Multinomial",
-        *(f"Random{kind}{like}" for kind in ("Normal", "Uniform") for like in ("", "Like")),
-    )
-)
 
 
 class TrainingBackend(NumpyBackend):
@@ -51,8 +51,6 @@ class TrainingBackend(NumpyBackend):
 
     def describe(self) -> dict[str, Any]:
         """The version of ONNX Runtime."""
-        import onnxruntime
-
         return {"name": "onnxruntime-training", "version": onnxruntime.__version__, "device": "cpu"}
 
 
@@ -107,7 +105,7 @@ class TrainingExecutor(Executor):
         if not network.loss:
             raise DefinitionError(f"training {network.name}", "it has no loss", "add one with network.with_loss()")
         proto = network.to_proto()
-        if drawn := sorted({each.op_type for each in proto.graph.node} & _RANDOM):
+        if drawn := sorted({each.op_type for each in nodes_of(proto)} & RANDOM_OPERATORS):
             raise _refused(network, f"{drawn[0]} would draw from a generator of its own")
         for node in proto.graph.node:
             if node.op_type in _POOLS and node.input[0] in self.parameters:
@@ -130,8 +128,6 @@ class _Run:
     """A session whose inputs are a network's inputs, parameters and buffers."""
 
     def __init__(self, network: Network, proto: onnx.ModelProto, outputs: Sequence[str]) -> None:
-        import onnxruntime
-
         self.outputs = list(outputs)
         graph, held = proto.graph, {each.name for each in network.parameters}
         # Without what nobody asks for: labels of an inference, sums of gradients over several calls.
@@ -148,13 +144,8 @@ class _Run:
                 graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, list(each.dims)))
         del graph.output[:]
         graph.output.extend(declared.get(name, onnx.ValueInfoProto(name=name)) for name in self.outputs)
-        try:
-            options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3
-            model = proto.SerializeToString()
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime's errors have no common class
-            raise _refused(network, _said(error)) from error
+        self._asked = f"training {network.name}"
+        self._session = Session(proto, SessionDevice("cpu"), self._asked).session
         names = [each.name for each in self._session.get_inputs()]
         self._held = [name for name in names if name in held]
         self._given = [each.name for each in network.inputs if each.name in names]
@@ -166,8 +157,8 @@ class _Run:
         feeds |= {name: parameters[name] if name in parameters else buffers[name] for name in self._held}
         try:
             found: list[Any] = self._session.run(self.outputs, feeds)
-        except Exception as error:  # as above
-            raise _refused(executor.network, _said(error)) from error
+        except REFUSALS as error:
+            raise refusal(self._asked, error) from error
         return found
 
 
@@ -186,17 +177,12 @@ def _with_gradients(network: Network, proto: onnx.ModelProto, trained: Sequence[
                 block.requires_grad(name)
             block(network.loss)
             made, _ = block.to_model_proto()
-    except Exception as error:  # as above
-        raise _refused(network, _said(error)) from error
+    except REFUSALS as error:
+        raise refusal(f"training {network.name}", error) from error
     graph = onnx.ModelProto()
     graph.CopyFrom(made)
     return graph
 
 
-def _said(error: Exception) -> str:
-    """Its last sentence, without the place in ONNX Runtime's source."""
-    return re.split(r" was false\. |\[ONNXRuntimeError\] : \d+ : ", str(error).strip().splitlines()[-1])[-1]
-
-
 def _refused(network: Network, found: str) -> UnsupportedError:
-    return UnsupportedError(f"{network.name} on onnxruntime-training", found[:200], "use numpy, torch or jax")
+    return UnsupportedError(f"{network.name} on onnxruntime-training", found, "use numpy, torch or jax")
