@@ -156,33 +156,6 @@ def test_a_jax_functions_state_equals_that_of_a_hand_written_loop(jax):
     np.testing.assert_array_equal(np.asarray(found.executor.buffers["state.mean"]), buffers["state.mean"])
 
 
-class KerasLike:
-    """The Keras model on JAX as a recipe needs it; its variables are lists."""
-
-    class Variable:
-        def __init__(self, name, value):
-            self.name, self.value = name, value
-
-    def __init__(self):
-        ones = np.ones((FEATURES, CLASSES), "f4")
-        self.trainable_variables = [self.Variable("kernel", ones), self.Variable("bias", np.zeros(CLASSES, "f4"))]
-        self.non_trainable_variables = [self.Variable("count", np.float32(0))]
-
-    def __call__(self, x):
-        raise AssertionError("it is called without its state")
-
-    def stateless_call(self, trained, rest, x, training):
-        kernel, bias = trained
-        return x @ kernel + bias, [rest[0] + training]
-
-
-def test_a_keras_model_on_jax_trains_with_its_untrained_variables(jax):
-    found = trained("jax", recipe(KerasLike))
-    assert sorted(weights(found)) == ["0/kernel", "1/bias"]
-    assert not np.array_equal(weights(found)["0/kernel"], np.ones((FEATURES, CLASSES)))
-    assert float(found.executor.buffers["state.0/count"]) == len(batches(found))
-
-
 @pytest.mark.parametrize(
     ("answer", "state", "found"),
     [
