@@ -150,17 +150,19 @@ def pooled():
     weight, bias = g.parameter("w", [8, 1, 3, 3], HE), g.parameter("b", [8], HE)
     y = g.node("Relu", g.node("Conv", g.input("x", ["batch", 1, 8, 8]), weight, bias, pads=[1, 1, 1, 1]))
     y = g.node("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
+    y = g.node("Conv", y, g.parameter("v", [8, 8, 3, 3], HE), g.parameter("c", [8], HE), pads=[1, 1, 1, 1])
+    y = g.node("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
     g.output(g.node("Softmax", g.node("Flatten", y)), "y")
     return g.build()
 
 
 @MODES
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38], ids=str)
-@pytest.mark.parametrize("where", ["x", "w", "b"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30], ids=str)
+@pytest.mark.parametrize("where", ["x", "w", "b", "v", "c"])
 def test_what_is_not_finite_shows_where_the_reference_has_it_and_only_in_that_call(backend, mode, pooled, where, value):
-    (x,) = pooled.make_inputs(3, seed=1).values()
+    (x,) = pooled.make_inputs(16, seed=1).values()
     ours, reference = backend.executor(pooled, mode=mode), numpy_framework.open("cpu").executor(pooled)
-    held = {each: np.array(reference.parameters[each]) for each in ("w", "b")} | {"x": x}
+    held = {each: np.array(reference.parameters[each]) for each in "wbvc"} | {"x": x}
     spoiled = held[where].copy()
     spoiled.flat[2:4] = value
     with np.errstate(all="ignore"):
@@ -170,6 +172,21 @@ def test_what_is_not_finite_shows_where_the_reference_has_it_and_only_in_that_ca
                 ours.parameters[where], reference.parameters[where] = backend.array(each), each
             (found,) = ours.infer(backend.array(given))
             np.testing.assert_allclose(found, reference.infer(given)[0], rtol=1e-4, atol=1e-6)
+
+
+@MODES
+def test_nan_of_a_convolution_shows_where_the_one_before_it_overflows(backend, mode, pooled):
+    ours, reference = backend.executor(pooled, mode=mode), numpy_framework.open("cpu").executor(pooled)
+    x = np.full((16, 1, 8, 8), 1e25, np.float32)
+    for name in "wv":
+        values = np.full_like(np.array(reference.parameters[name]), 1e25)
+        values[::2] *= -1 if name == "w" else 1
+        values[:, :4] *= 1e-25 if name == "v" else 1
+        ours.parameters[name], reference.parameters[name] = backend.array(values), values
+    with np.errstate(all="ignore"):
+        expected = reference.infer(x)[0]
+    assert np.isnan(expected).all()
+    np.testing.assert_array_equal(ours.infer(backend.array(x))[0], expected)
 
 
 @MODES
