@@ -68,11 +68,6 @@ class Sample(MeasuredValues):
     unit: str = "s"
     flush: FlushProof | None = field(default=None, repr=False)
 
-    @property
-    def timer_share(self) -> float:
-        """The share of a value that is reading the clock."""
-        return self.timer.overhead_ns * 1e-9 / (self.inner * float(np.median(self.values)) or math.inf)
-
 
 class OffClock(Protocol):
     """What happens off the clock around each value."""

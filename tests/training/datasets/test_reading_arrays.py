@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.reading import map_npy, map_raw
+from levelbench.training.datasets.reading import map_npy
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -49,17 +49,6 @@ def test_values_stay_on_disk_and_are_read_only(file):
     found = map_npy(file(npy(ARRAY)))
     assert isinstance(found, np.memmap)
     assert not found.flags.writeable
-
-
-def test_raw_values_are_mapped_as_declared(file):
-    path = file(ARRAY.tobytes())
-    np.testing.assert_array_equal(map_raw(path, "<f4", (2, 3, 4)), ARRAY)
-
-
-@pytest.mark.parametrize(("dtype", "shape"), [("<f4", (2, 3, 5)), ("<f8", (2, 3, 4)), ("<f4", (2, 3)), ("<f4", (0, 3))])
-def test_raw_values_of_another_size_are_refused(file, dtype, shape):
-    with pytest.raises(DataError, match=r"bytes with the header|holds no rows"):
-        map_raw(file(ARRAY.tobytes()), dtype, shape)
 
 
 def test_objects_are_never_read(file):
@@ -117,9 +106,3 @@ def test_no_file_causes_an_unexpected_error(file, place, value, junk):
     for content in (bytes(stored), junk, b"\x93NUMPY\1\0" + junk):
         with contextlib.suppress(DataError):
             map_npy(file(content))
-
-
-@pytest.mark.parametrize("dtype", ["foo", "O", "<f4,<f4", ""])
-def test_a_type_that_is_not_a_plain_number_is_refused(file, dtype):
-    with pytest.raises(DataError, match="not a plain number"):
-        map_raw(file(ARRAY.tobytes()), dtype, (2, 3, 4))

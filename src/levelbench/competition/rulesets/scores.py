@@ -172,54 +172,11 @@ def grid_score(own: Mapping[str, float]) -> float:
     return (math.fsum(heights) - (heights[0] + heights[-1]) / 2) / (GRID_POINTS - 1)
 
 
-def with_held_out(base: Times, held_out: Mapping[str, tuple[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """Base times under version 0.5's rules for held-out workloads: infinite wherever those rules declare a miss.
-
-    ``held_out`` maps each variant to its base workload and the seconds by submission. In order: a variant counts as
-    missed if its base was; any time beyond four times the best of its workload is a miss; a base workload is missed if
-    one of its variants is. Scores are then computed from the base times alone, with their best determined again.
-    """
-    times = {each: dict(own) for each, own in base.items()}
-    variants = [
-        (name, {each: math.inf if math.isinf(times[each][name]) else time_s for each, time_s in own.items()})
-        for name, own in held_out.values()
-    ]
-    for name in _workloads(base):
-        _cut({each: own[name] for each, own in base.items()}, times, name)
-    for name, own in variants:
-        _cut(own, times, name)
-    return times
-
-
-def _cut(own: Mapping[str, float], times: dict[str, dict[str, float]], name: str) -> None:
-    """Mark workload ``name`` as missed for every submission whose time in ``own`` is too long or infinite."""
-    best = min(own.values(), default=math.inf)
-    for each, time_s in own.items():
-        if math.isinf(time_s) or time_s > LARGEST_RATIO * best:
-            times[each][name] = math.inf
-
-
 def scores(times: Times, *, how: Literal["exact", "grid"] = "exact") -> dict[str, float]:
     """Every submission's score, best first. It depends on the other participants: the best time is the unit."""
     compute = exact_score if how == "exact" else grid_score
     found = {each: compute(own) for each, own in ratios(times).items()}
     return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
-
-
-def geometric_speedup(a: Mapping[str, float], b: Mapping[str, float], budgets_s: Mapping[str, float]) -> float:
-    """How many times faster ``a`` is than ``b``: the geometric mean over workloads of ``b``'s time divided by ``a``'s.
-
-    A miss counts as the workload's budget plus one second, as in the published comparison. ``UsageError`` for times of
-    different workloads or a missing budget.
-    """
-    if not a or a.keys() != b.keys() or not a.keys() <= budgets_s.keys():
-        do = "give both a time, and a budget, for the same workloads"
-        raise UsageError("a speedup", "times and budgets have different workloads", do)
-    logs = []
-    for name, own in a.items():
-        mine, theirs = (budgets_s[name] + 1 if math.isinf(each) else each for each in (own, b[name]))
-        logs.append(math.log(theirs / mine))
-    return math.exp(math.fsum(logs) / len(logs))
 
 
 class Convention(Struct, frozen=True):

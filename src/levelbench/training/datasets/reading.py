@@ -367,19 +367,6 @@ def map_npy(path: Path) -> npt.NDArray[Any]:
     return _mapped(path, found[1].decode(), shape, offset, "F" if found[2] == b"True" else "C")
 
 
-def map_raw(path: Path, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """A file of values alone: ``dtype`` as in ``"<f4"`` or ``"uint8"``, in C order; raises as :func:`map_npy`.
-
-    :raises DataError: when ``dtype`` is not a plain number, or the file's size does not match it and ``shape``.
-    """
-    try:
-        name = np.dtype(dtype).str
-    except (TypeError, ValueError, SyntaxError):
-        raise bad(path, _KIND, f"{dtype!r} is not a plain number", 'Give a type such as "<f4" or "uint8"') from None
-    with reading(path, _KIND), path.open("rb"):
-        return _mapped(path, name, shape, 0, "C")
-
-
 def _mapped(path: Path, name: str, shape: tuple[int, ...], offset: int, order: Literal["C", "F"]) -> npt.NDArray[Any]:
     if not _DTYPE.fullmatch(name):
         raise bad(path, _KIND, f"{name!r} is not a plain number")
