@@ -30,7 +30,7 @@ def unet(width: int = 8, batch: int = 16, lr: float = 0.002, epochs: int = 20) -
 
 
 @task.recipe
-def onecycle(width: int = 8, batch: int = 16, lr: float = 0.006, epochs: int = 4) -> Recipe:
+def onecycle(width: int = 8, batch: int = 16, lr: float = 0.006, epochs: int = 6) -> Recipe:
     """The same with a one-cycle rate of fixed length; the target is tested at its end."""
     return Recipe(
         network=_network(width),
