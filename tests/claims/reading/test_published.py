@@ -1219,6 +1219,10 @@ def test_the_columns_of_hyperfines_csv_are_in_seconds(page):
         ("Time ± 95% CI (s)", "12 ± 1", ("time_s", 12)),
         ("Std of the time (s)", "12", None),
         ("Total training hours", "12", ("time_s", 43200)),
+        ("Time (s) [95% CI]", "12 [11, 13]", ("time_s", 12)),
+        ("Runtime / s", "12", ("time_s", 12)),
+        ("Images / s", "12", ("throughput", 12)),
+        ("wall_s", "12", ("time_s", 12)),
         ("Training GPU hours", "12", None),
     ],
 )

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from levelbench.errors import UsageError
 __all__ = ["ProposedClaim", "propose", "read_published"]
 
 _MOST_BYTES = 8 << 20
+_Fields = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _is_of_settings(table: PublishedTable) -> bool:
     if _CURVE.fullmatch(heads[0]) and not (any(map(_is_words, cells)) and _crossed(table)):
         return True
     # Where times or qualities are in the place of names, its rows are those of a curve.
-    firsts = (next(_fields_of(heads[named], cell), ("", None)) for cell in cells if not _is_words(cell))
+    firsts = (next(iter(_fields_of(heads[named], cell)), ("", None)) for cell in cells if not _is_words(cell))
     return any(figure in ("time_s", "quality.metric") for figure, _ in firsts)
 
 
@@ -223,18 +225,19 @@ def _crossed(table: PublishedTable) -> PublishedTable | None:
         for at, row in enumerate(table.rows)
         if named < len(row) <= len(table.header) and row[named].text and not _ALLOWED.search(row[named].text)
     }
-    kinds = [
-        "time" if _TIMES.search(row[named].text) else "rate" if _says_rate(row[named].text) else ""
+    said = [
+        row[named].text
         for row in rows.values()
         if any(at < len(row) and (_BEGINS_TIMED.match(row[at].text) or _is_rate(row[at].text)) for at in columns)
     ]
-    of_one_each = kinds and all(kind and kinds.count(kind) == 1 for kind in kinds)
+    kinds = ["time" if _TIMES.search(each) else _SAYS_RATE.search(each) or _RATE_OF.search(each) for each in said]
+    of_one_each = said and all(kinds) and kinds.count("time") <= 1 and len(kinds) - kinds.count("time") <= 1
     if len(columns) < 2 or of_one_each or not _is_of_speed(table, columns):
         return None
     beside = {
         at: fields[0][0] for row in rows.values() for at, fields in _stated(table, named, row) if at not in columns
     }
-    if not {*beside.values()} <= {"ratio", *_NAMES.values()}:
+    if not {*beside.values()} <= {"ratio", *_NAMES}:
         return None
     more = [at for at, figure in beside.items() if figure != "ratio"]
     names = _names(table, named)
@@ -246,16 +249,12 @@ def _crossed(table: PublishedTable) -> PublishedTable | None:
             text = row[at].text if at < len(row) else ""
             if head.startswith("throughput") and _PART_OF_RATE.search(task):
                 continue
-            if text and next(_fields_of(head, with_points(text, table.commas) or ""), None):
+            if text and _fields_of(head, with_points(text, table.commas) or ""):
                 name = QuotedCell(f"{system}, {task.strip()}", row[at].line)
                 cells = [row[at] if each == head else QuotedCell("", 1) for each in heads]
                 crossed.append([name, *cells, *(row[each] for each in more if each < len(row))])
     header = [*(QuotedCell(each, 1) for each in ("", *heads)), *(table.header[at] for at in more)]
     return PublishedTable(table.title, header, crossed[:MOST_ROWS], table.commas, crossed=True)
-
-
-def _says_rate(name: str) -> bool:
-    return _SAYS_RATE.search(name) is not None or _RATE_OF.search(name) is not None
 
 
 def _words(pattern: str) -> re.Pattern[str]:
@@ -335,9 +334,12 @@ _DEVIATION = (
     r"\bjitter\b|uncertaint|variance|σ|\bst(?:an)?d?(?:ard)?\.? ?(?:err|dev)|\bstd\b|deviation|"
     r"\b(?:se|sem|sd|mad|iqr)\b ?(?:[(\[,)]|$)"
 )
-_RATES = _words(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/")
+_RATES = _words(
+    r"^(?!.*time ?/ ?s$|latency ?/ ?s$).*(?:/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/)"
+)
+"""Headings of rates; ``runtime / s`` is a time with its unit."""
 _TIMES = _words(
-    r"\b(?:time|latency|duration|elapsed|(?<!onnx )(?<!lite )runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
+    r"\b(?:time|latency|duration|elapsed|(?<!onnx )(?<!lite )runtime|wall(?:[- ]?clock)?|seconds|minutes|hours|ms)\b|"
     rf"\b(?:\w*zeit|dauer|temps|durée|tiempo|duración)\b|^(?:mean|median|average|min|max)\s*[(\[]|"
     rf"^(?:mean|median|average) (?:{_UNIT})$|^{_OF_EACH}\b"
 )
@@ -480,17 +482,16 @@ _SPREAD = re.compile(r"±|\+/-|\[\s*\d")
 _OF_RUNS = _words(
     r"\b(?:of|over) (?P<of>[1-9]\d{0,5}) (?:runs|seeds|repeats|repetitions)\b|\bn ?= ?(?P<n>[1-9]\d{0,5})\b"
 )
-_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        _words(
-            r"^(?!.*\b(?:memory|ram|vram|cost|price|power|util|usage|hours?|burden)).*"
-            r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b"
-        ),
-        "hardware",
-    ),
-    (_words(r"\bframework\b"), "framework"),
-    (_words(r"^(?:data ?set|data|task)$"), "data"),
+_HARDWARE = _words(
+    r"^(?!.*\b(?:memory|ram|vram|cost|price|power|util|usage|hours?|burden)).*"
+    r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b"
 )
+_NAMES = {
+    "hardware.description": _HARDWARE,
+    "framework": _words(r"\bframework\b"),
+    "data.name": _words(r"^(?:data ?set|data|task)$"),
+}
+"""The fields that are names, and the headings of these."""
 _AMOUNT = re.compile(r"[~≈]?\s*[\d.,]+ ?(?:[kKMGT]i?B?|B|k?W|[GM]?Hz|%)")
 _OF_MODEL = _words(r"model|\bname\b|network|method|config")
 _NOTHING = _words(
@@ -623,7 +624,7 @@ def _passed_over(sums: bool, known: bool, longer: bool) -> str:
     return "has more cells than the heading" if longer else ""
 
 
-def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, _Fields]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
     name = row[named].text if named < len(row) else ""
     turned = _TIMES.search(name) is not None or _ALLOWED.search(name) is not None
@@ -632,7 +633,7 @@ def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterato
             continue
         text = with_points(cell.text, table.commas)
         said = f"{head.text} [{head.unit}]" if head.unit else head.text
-        fields = [] if text is None else list(_fields_of(said, text))
+        fields = () if text is None else _fields_of(said, text)
         figure = fields[0][0] if fields else ""
         # A row of prices is none of what runs cost.
         costs = _COST.search(name) and not _COST.search(head.text)
@@ -758,8 +759,13 @@ def _comparisons(
     return found, quoted
 
 
-def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
+@lru_cache(maxsize=1 << 16)
+def _fields_of(head: str, text: str) -> _Fields:
     """The fields of a side that a cell states below its heading."""
+    return tuple(_figures_of(head, text))
+
+
+def _figures_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     text = _ASIDE.sub("", _EMOJI.sub("", text).strip())
     match, written, head = _VALUE.fullmatch(text), head, words_of(head)
     of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
@@ -778,10 +784,9 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
         return
     if match is None:
         if not _NOTHING.fullmatch(text):
-            kinds = [kind for words, kind in _WORDS if words.search(head)]
             # A system is a database as often as a machine.
-            unsure = _SYSTEM.search(head) and lookup(text) is None
-            yield from ((_NAMES[kind], text) for kind in kinds if kind != "hardware" or not unsure)
+            unsure = {"hardware.description"} if _SYSTEM.search(head) and lookup(text) is None else set()
+            yield from ((name, text) for name, words in _NAMES.items() if name not in unsure and words.search(head))
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
     # With a sign it is a change, except a loss, which may be below 0.
@@ -850,12 +855,9 @@ def _unit_of(head: str) -> str:
         return head.strip().lower()
     units = {
         (match["unit"] or match["last"] or match["named"] or match["first"] or "%").lower()
-        for match in _IN_HEADING.finditer(head)
+        for match in _IN_HEADING.finditer(words_of(head.replace("_", ", ")))
     }
     return units.pop() if len(units) == 1 else ""
-
-
-_NAMES = {"hardware": "hardware.description", "framework": "framework", "data": "data.name"}
 
 
 def _seconds_of(text: str) -> float | None:

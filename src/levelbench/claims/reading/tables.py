@@ -298,12 +298,12 @@ def _span(text: str | None) -> int:
 
 
 def words_of(head: str) -> str:
-    """A heading such as ``wall_time_s`` in words, without the spread that stands beside its figure (``mean ± SD``)."""
+    """A heading such as ``wall_time_s`` in words, without the spread beside its figure (``mean ± SD``, ``[95% CI]``)."""
     return _BESIDE.sub("", head.replace("_", " ")).strip()
 
 
 _BESIDE = re.compile(
-    r"(?<=[^\s(\[])\s*(?:±|\+/-)\s*(?:(?:9\d ?% ?)?(?:ci|confidence interval)|st(?:an)?d(?:ard)?\.? ?(?:dev(?:iation)?|"
-    r"err(?:or)?)?\.?|s\.?d\.?|sem?|mad|iqr|σ)(?!\w)",
+    r"(?<=[^\s(\[])\s*(?:(?:±|\+/-)\s*(?:(?:9\d ?% ?)?(?:ci|confidence interval)|st(?:an)?d(?:ard)?\.? ?"
+    r"(?:dev(?:iation)?|err(?:or)?)?\.?|s\.?d\.?|sem?|mad|iqr|σ)(?!\w)|[(\[]9\d ?% ?(?:ci|confidence intervals?)[)\]])",
     re.IGNORECASE,
 )
