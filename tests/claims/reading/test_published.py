@@ -1012,6 +1012,10 @@ def test_rates_with_their_unit_are_of_systems_side_by_side(page):
         "| GPU | PCIe | HBM |\n|---|---|---|\n| H100 | 64 GB/s | 3000 GB/s |\n",
         "| Sensor | Frame rate | Sampling rate |\n|---|---|---|\n| a | 30 frames/s | 200 samples/s |\n",
         "| Training loss | Validation loss |\n|---|---|\n| 0.5 | 0.6 |\n| 0.3 | 0.5 |\n",
+        "| Exercise | Work (s) | Rest (s) |\n|---|---|---|\n| Squat | 30 | 20 |\n",
+        "| Corpus | Train (h) | Test (h) |\n|---|---|---|\n| LibriSpeech | 960 | 5.4 |\n",
+        "| Split | Hours | Utterances |\n|---|---|---|\n| train | 960 | 281241 |\n",
+        "| Language | Syllables per second |\n|---|---|\n| Japanese | 7.8 |\n",
         "| fib | Estimate | Lower bound | Upper bound |\n|---|---|---|---|\n| 20 | 26 µs | 25 µs | 27 µs |\n",
     ],
 )

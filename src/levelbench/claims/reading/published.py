@@ -100,11 +100,8 @@ def propose(path: Path) -> list[ProposedClaim]:
     forms = ((_crossed(table) or table, table) for table in tables if not _is_of_settings(table))
     found = [made for form, table in forms if (made := _proposal(form, str(path)) or _of_columns(table, str(path)))]
     if not found:
-        seen = (
-            "no table of it states a time with its unit, a rate, a cost, a quality or a ratio, or not of what"
-            if tables
-            else "it has no table"
-        )
+        seen = "no table of it states a time with its unit, a rate, a cost, a quality or a ratio, or not of what"
+        seen = seen if tables else "it has no table"
         raise NothingStatedError(f"levelbench lint {path}", seen, write_down("" if tables else text))
     return found
 
@@ -138,7 +135,11 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, tuple[str, str
     for at, name in names.items():
         words = [word for word in name.split() if not said or word.lower() not in shared]
         system = " ".join(words).strip(" ,:-–")
-        of_phase = said and (_OF_PHASE.search(system) or _TIMED.search(system)) and not _OF_METHODS.search(system)
+        of_phase = (
+            said
+            and (_OF_PHASE.search(system) or _TIMED.search(system))
+            and not re.search(_METHOD, system, re.IGNORECASE)
+        )
         if at in silent or (any(map(str.isalpha, system)) and not of_phase and not _NO_SYSTEM.search(words_of(system))):
             columns[at] = (figures[at], system)
     kinds = {figure.split()[0] for figure, _ in columns.values()}
@@ -156,15 +157,18 @@ def _figure_of(table: PublishedTable, named: int, at: int) -> str:
     beside = [rate for cell in cells if (rate := _RATE.fullmatch(cell)) and rate["unit"]]
     above = _RATE_OF.search(words)
     rates = [above, *(_RATE_OF.fullmatch(rate["unit"]) for rate in beside)]
-    said = " ".join((table.title, *(words_of(each.text) for each in table.header)))
-    of_programs = _OF_METHODS.search(said) or _OF_SPEED.search(said)
+    heads = [words_of(each.text) for each in table.header]
+    of_programs = any(
+        (_TIMES.search(_without_unit(words)), _OF_SPEED.search(table.title), *map(_OF_METHODS.search, heads))
+    )
     if any(rates):
-        of_bytes = any(rate and rate["bytes"] for rate in rates) and not of_programs and not _OF_PROGRAMS.search(said)
+        of_bytes = any(rate and rate["bytes"] for rate in rates) and not of_programs
         if _is_of_part(words, above) or of_bytes or (unit and not above) or _OF_MACHINE.search(_without_unit(words)):
             return ""
         return f"throughput ({above[0]})" if above else "throughput"
     if unit:
-        longest_s = math.inf if of_programs else 3600 if _OF_PROGRAMS.search(said) else 60
+        of_work = _OF_PROGRAMS.search(heads[named]) or any(map(_HARDWARE.search, heads))
+        longest_s = math.inf if of_programs else 3600 if of_work else 1
         return f"time ({unit})" if _UNITS.get(unit, math.inf) < longest_s else ""
     return "time" if at in _timed_columns(table, named, silent=False) else ""
 
@@ -285,12 +289,14 @@ _SHORT = re.compile(r"\d\s*(?:ns|us|µs|μs|ms|msec|s|secs?|seconds?)\b")
 _OF_SPEED = _words(
     r"\bbench|perform|speed|\bfast|\bslow|\btim(?:e|ing)|latency|runtime|train|\bresults?\b|\bratio\b|\bbefore\b"
 )
-_OF_METHODS = _words(r"\b(?:ours|baseline|old|new|main|pr|before|after)\b")
+_METHOD = r"\b(?:ours|baseline|old|new|main|pr|before|after)\b"
+_IMPROVED = _words(r"optimi[sz]ed|\btuned|compiled|\bours\b|\bfast|speed-?up")
+_OF_METHODS = _words(rf"{_METHOD}|improvement|bench|perform|speed|runtime|latency|compress")
+"""Headings of a table that compares programs, and not of one that lists lengths."""
 _OF_PROGRAMS = _words(
-    r"\b(?:library|framework|engine|compiler|backend|database|"
-    r"implementation|query|solver|model|method|rows|size|accelerator|compressor)\b"
+    r"\b(?:library|framework|engine|compiler|backend|database|implementation|query|solver|model|method|rows|size)\b|^n$"
 )
-"""What a table of programs or of their work says, whose figures may be minutes; days and hours may be of anything."""
+"""The heading of the names of programs or of their work, whose figures may be minutes; longer ones may be plans."""
 _OF_PHASE = _words(r"(?:ing|tion|ence)\b|\b(?:first|next|setup|kernel|host|transfer|queue|network|client|server)\b")
 """The name of a part of a program, as of an action: parts follow one another."""
 _LIMIT = _words(r"\b(?:lower|upper) (?:bound|limit|end|ci)\b")
@@ -378,10 +384,13 @@ _TIMED = _words(
 _END = _words(r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile")
 """Headings of times that stand beside a mean or median, and are not meant instead of it."""
 _NO_INTERVAL = _words(r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation")
-_COUNTED = r"(?:im(?:g|age)?|tok(?:en)?|sample|step|req(?:uest)?|seq(?:uence)?|it|sentence|op|row|event|frame|call)s?"
+_COUNTED = (
+    r"(?:im(?:g|age)?|tok(?:en)?|sample|step|req(?:uest)?|seq(?:uence)?|it(?:eration)?|op(?:eration)?|sentence|row|record|"
+    r"event|frame|call|message|msg|transaction|word|document|inference|prediction|querie)s?|query"
+)
 _RATE_OF = _words(
     rf"(?<![A-Za-z-])(?:(?:(?P<kilo>(?-i:[kKMG]))? ?(?:throughput|(?P<bytes>(?-i:B)|bytes)|t(?=/s)|{_COUNTED})|"
-    r"(?<!(?-i:[kKMGT]) )(?!\w*(?:flop|tops|bit)|joules|watts|met(?:er|re)s|dollars|hours|minutes)[a-z]{2,}s)\W*"
+    r"(?<!(?-i:[kKMGT]) )(?!\w*(?:flop|tops|bit)|joules|met(?:er|re)s|hours|minutes)[a-z]{2,}s(?= ?/))\W*"
     r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b| of\b)|(?P<thousand>(?-i:[kKM]))?(?:fps|qps|tps|rps)\b)"
 )
 """Headings of rates of anything in the plural: ``images/s``, ``throughput (k tokens/sec)``, ``FPS``; ``1.2 GB/s``."""
@@ -405,7 +414,7 @@ _PART_OF_RATE = _words(
     r"[/·*⋅] ?(?:[cgt]pu|chip|device|core|accelerator|node|card|worker|thread|rank|socket|machine|user|client|watt)\b"
 )
 """Headings of a rate of a part of the side: ``images/s (per GPU)``, ``throughput/chip``, ``tokens/s (each)``."""
-_RECORDED = _words(r"\b(?:(?P<data>data ?set)|video|clip|recording|camera|sensor|stream)s?\b")
+_RECORDED = _words(r"\b(?:(?P<data>data ?set|corpus|split)|video|clip|recording|camera|sensor|stream)s?\b")
 _LENGTH = _words(rf"(?:total )?(?:hours|minutes|seconds|duration|length)(?:\s*[(\[]\s*(?:{_UNIT})\s*[)\]])?")
 _OF_SPEECH = _words(r"\b(?:wer|cer|speakers?|utterances?)\b")
 _RATE = re.compile(
@@ -432,7 +441,6 @@ _QUALITY = _words(
     r"wer|cer|r?mse|mae|error rate|(?:test|val(?:idation)?) err(?:or)?|loss|dice|psnr|ssim|fid|bpc|bits per byte|"
     r"(?-i:AP(?:50|75)?|EM|R2)|exact match|(?:pass|recall|r|ndcg)@\d+|mrr)\b|\bR²|^error ?[(\[] ?%"
 )
-_LOSS = _words(r"\bloss\b")
 _LONGEST = 60
 """Characters of the name of a quality; a longer one is a sentence that mentions it."""
 _OTHER_QUALITIES = _words(
@@ -468,9 +476,7 @@ _ALLOWED = _words(
 _SUMMED = _words(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*")
 """The name of a row that sums up others."""
 _DEFAULT = _words(r"defaults?(?: values?)?")
-_IMPROVED = _words(r"optimi[sz]ed|\btuned|compiled|\bours\b|\bfast|speed-?up")
-_RATIO = _words(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$")
-_LINEAR = _words(r"\blinear (?:speed|scal)")
+_RATIO = _words(r"(?<!linear )speed[- ]?up|\bfaster\b|^(?:relative )?speed$")
 _RUNS = _words(r"^(?:(?-i:n)|(?:# |n |num |number of |no\. of )?(?:runs|seeds|repeats|repetitions))$")
 _INTERVAL = _words(
     rf"(?:9\d(?:\.\d+)? ?% ?)?(?:ci|confidence intervals?|interval)(?: ?9\d ?%)?(?:\s*[(\[]\s*(?:{_UNIT}|%)\s*[)\]])?"
@@ -499,7 +505,6 @@ _NOTHING = _words(
     r"[\d.,]+ ?(?:[kMGT]i?B|k?W|[GM]Hz))\W*)?"
 )
 """What a cell of words says that names nothing, or an amount."""
-_SYSTEM = _words(r"^systems?$")
 _REPORTED = tuple(
     (_words(rf"(?<!to )(?<!to the )\b{words}\b"), reported)
     for words, reported in (("median", "median"), ("(?:mean|average)", "mean"), ("(?:best|fastest)", "best"))
@@ -785,12 +790,12 @@ def _figures_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     if match is None:
         if not _NOTHING.fullmatch(text):
             # A system is a database as often as a machine.
-            unsure = {"hardware.description"} if _SYSTEM.search(head) and lookup(text) is None else set()
+            unsure = {"hardware.description"} if head.lower().rstrip("s") == "system" and not lookup(text) else set()
             yield from ((name, text) for name, words in _NAMES.items() if name not in unsure and words.search(head))
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
     # With a sign it is a change, except a loss, which may be below 0.
-    if not math.isfinite(value) or text.startswith("+") or (value < 0 and not _LOSS.search(head)):
+    if not math.isfinite(value) or text.startswith("+") or (value < 0 and "loss" not in head.lower()):
         return
     unit = own or _unit_of(written)
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
@@ -798,7 +803,7 @@ def _figures_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     elif head.lower() == "year" and re.fullmatch(r"(?:19|20)\d\d", text):
         yield "year", int(text)
     elif unit in ("x", "×", "") and _RATIO.search(head):
-        if not _OTHER_TIMES.search(head) and not _LINEAR.search(head):
+        if not _OTHER_TIMES.search(head):
             yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
         if not any(words.search(head) for words in (_PER, _PRICE, _OTHER_TIMES)):

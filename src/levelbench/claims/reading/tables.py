@@ -298,7 +298,7 @@ def _span(text: str | None) -> int:
 
 
 def words_of(head: str) -> str:
-    """A heading such as ``wall_time_s`` in words, without the spread beside its figure (``mean ± SD``, ``[95% CI]``)."""
+    """A heading such as ``wall_time_s`` in words, without the spread beside its figure (``± SD``, ``[95 % CI]``)."""
     return _BESIDE.sub("", head.replace("_", " ")).strip()
 
 
