@@ -1160,6 +1160,8 @@ def test_characters_by_name_and_footnotes_are_understood_in_markdown(page):
         ("N | numpy (s) | numba (s)", "1000 | 0.008 | 0.004", ["numpy, N 1000", "numba, N 1000"]),
         ("Model | GPU | PyTorch (ms) | TensorRT (ms)", "R50 | T4 | 8 | 4", ["PyTorch, R50", "TensorRT, R50"]),
         ("Task | Default (ms) | torch.compile (ms)", "R50 | 8 | 4", ["Default, R50", "torch.compile, R50"]),
+        ("Test | Python 3.10 (s) | Python 3.11 (s)", "R50 | 0.008 | 0.004", ["Python 3.10, R50", "Python 3.11, R50"]),
+        ("Case | pandas (s) | polars (s)", "join | 0.008 | 0.004", ["pandas, join", "polars, join"]),
         ("Task | Prefill latency (ms) | Decode latency (ms)", "R50 | 8 | 4", []),
         ("Task | First token latency (ms) | Next token latency (ms)", "R50 | 8 | 4", []),
         ("Task | Preprocessing time (ms) | Evaluation time (ms)", "R50 | 8 | 4", []),

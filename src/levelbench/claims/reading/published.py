@@ -168,7 +168,7 @@ def _figure_of(table: PublishedTable, named: int, at: int) -> str:
         return f"throughput ({above[0]})" if above else "throughput"
     if unit:
         of_work = _OF_PROGRAMS.search(heads[named]) or any(map(_HARDWARE.search, heads))
-        longest_s = math.inf if of_programs else 3600 if of_work else 1
+        longest_s = math.inf if of_programs else 3600 if of_work else 60 if _PROPER.search(head.text) else 1
         return f"time ({unit})" if _UNITS.get(unit, math.inf) < longest_s else ""
     return "time" if at in _timed_columns(table, named, silent=False) else ""
 
@@ -294,9 +294,12 @@ _IMPROVED = _words(r"optimi[sz]ed|\btuned|compiled|\bours\b|\bfast|speed-?up")
 _OF_METHODS = _words(rf"{_METHOD}|improvement|bench|perform|speed|runtime|latency|compress")
 """Headings of a table that compares programs, and not of one that lists lengths."""
 _OF_PROGRAMS = _words(
-    r"\b(?:library|framework|engine|compiler|backend|database|implementation|query|solver|model|method|rows|size)\b|^n$"
+    r"\b(?:library|framework|engine|compiler|backend|database|implementation|query|solver|model|method|rows|size|"
+    r"function|operation|algorithm)\b|^n$"
 )
 """The heading of the names of programs or of their work, whose figures may be minutes; longer ones may be plans."""
+_PROPER = re.compile(r"[a-z][A-Z]|[A-Z]{2}|\w\d|\d\.\d|^[a-z]")
+"""A name that is spelt as no word of a sentence is, such as ``polars`` or ``Python 3.11``."""
 _OF_PHASE = _words(r"(?:ing|tion|ence)\b|\b(?:first|next|setup|kernel|host|transfer|queue|network|client|server)\b")
 """The name of a part of a program, as of an action: parts follow one another."""
 _LIMIT = _words(r"\b(?:lower|upper) (?:bound|limit|end|ci)\b")
