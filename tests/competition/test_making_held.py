@@ -127,6 +127,15 @@ def test_without_digests_the_records_are_found_by_the_ids_of_the_runs(put, terms
     assert errors([*runs[:5], msgspec.structs.replace(runs[5], energy_j=1e3, energy_method="rapl")]) == ["B183"] * 2
 
 
+def test_a_run_that_no_digest_and_no_id_finds_is_an_error_beside_records(put, terms):
+    paths = [put(seed) for seed in range(5)]
+    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
+    for record_id in (None, str(entry.runs[4].record_id).upper()):
+        last = msgspec.structs.replace(entry.runs[4], record_digest=None, record_id=record_id)
+        changed = msgspec.structs.replace(entry, runs=[*entry.runs[:4], last])
+        assert ("B179", "runs[4].record_digest") in judged(changed, paths)
+
+
 def test_records_of_the_group_that_an_entry_leaves_out_are_reported(put, terms):
     paths = [put(seed) for seed in range(6)]
     elsewhere = {**ENVIRONMENT, "machine": {"id": "m2"}}

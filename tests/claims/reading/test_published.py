@@ -1012,6 +1012,10 @@ def test_rates_with_their_unit_are_of_systems_side_by_side(page):
         "| GPU | PCIe | HBM |\n|---|---|---|\n| H100 | 64 GB/s | 3000 GB/s |\n",
         "| Sensor | Frame rate | Sampling rate |\n|---|---|---|\n| a | 30 frames/s | 200 samples/s |\n",
         "| Training loss | Validation loss |\n|---|---|\n| 0.5 | 0.6 |\n| 0.3 | 0.5 |\n",
+        "| Exercise | Work (s) | Rest (s) |\n|---|---|---|\n| Squat | 30 | 20 |\n",
+        "| Corpus | Train (h) | Test (h) |\n|---|---|---|\n| LibriSpeech | 960 | 5.4 |\n",
+        "| Split | Hours | Utterances |\n|---|---|---|\n| train | 960 | 281241 |\n",
+        "| Language | Syllables per second |\n|---|---|\n| Japanese | 7.8 |\n",
         "| fib | Estimate | Lower bound | Upper bound |\n|---|---|---|---|\n| 20 | 26 µs | 25 µs | 27 µs |\n",
     ],
 )
@@ -1136,3 +1140,104 @@ def test_a_record_of_several_lines_in_csv_begins_at_its_first(page):
 def test_characters_by_name_and_footnotes_are_understood_in_markdown(page):
     claim = only(page("| a | time (s) |\n|---|---|\n| x[^1] | 5.1 &plusmn; 0.2 |\n| y | 7.1[^2] |\n"))
     assert [(each.name, each.time_s) for each in claim.sides] == [("x", 5.1), ("y", 7.1)]
+
+
+@pytest.mark.parametrize(
+    ("heads", "cells", "sides"),
+    [
+        (
+            "Model | PyTorch latency (ms) | ONNX Runtime latency (ms)",
+            "R50 | 8 | 4",
+            ["PyTorch, R50", "ONNX Runtime, R50"],
+        ),
+        (
+            "name | old time/op | new time/op | delta",
+            "Encode | 8ms ± 1% | 4ms ± 2% | -50%",
+            ["old, Encode", "new, Encode"],
+        ),
+        ("Model | Latency - FP32 (ms) | Latency - INT8 (ms)", "R50 | 8 | 4", ["FP32, R50", "INT8, R50"]),
+        ("Engine | Load (ms) | Aggregate (ms)", "DuckDB | 8 | 4", ["Load, DuckDB", "Aggregate, DuckDB"]),
+        ("N | numpy (s) | numba (s)", "1000 | 0.008 | 0.004", ["numpy, N 1000", "numba, N 1000"]),
+        ("Model | GPU | PyTorch (ms) | TensorRT (ms)", "R50 | T4 | 8 | 4", ["PyTorch, R50", "TensorRT, R50"]),
+        ("Task | Default (ms) | torch.compile (ms)", "R50 | 8 | 4", ["Default, R50", "torch.compile, R50"]),
+        ("Test | Python 3.10 (s) | Python 3.11 (s)", "R50 | 0.008 | 0.004", ["Python 3.10, R50", "Python 3.11, R50"]),
+        ("Case | pandas (s) | polars (s)", "join | 0.008 | 0.004", ["pandas, join", "polars, join"]),
+        ("Task | Prefill latency (ms) | Decode latency (ms)", "R50 | 8 | 4", []),
+        ("Task | First token latency (ms) | Next token latency (ms)", "R50 | 8 | 4", []),
+        ("Task | Preprocessing time (ms) | Evaluation time (ms)", "R50 | 8 | 4", []),
+    ],
+)
+def test_systems_side_by_side_are_named_by_what_their_headings_do_not_share(page, heads, cells, sides):
+    rule = "|".join(["---"] * len(heads.split("|")))
+    claim = only(page(f"| {heads} |\n|{rule}|\n| {cells} |\n"))
+    assert [(each.name, each.time_s) for each in claim.sides if each.time_s] == [
+        *zip(sides, (0.008, 0.004), strict=False)
+    ]
+
+
+def test_hardware_beside_systems_side_by_side_is_that_of_each(page):
+    claim = only(page("| Model | GPU | A (ms) | B (ms) |\n|---|---|---|---|\n| R50 | T4 | 8 | 4 |\n"))
+    assert [each.hardware.description for each in claim.sides] == ["T4", "T4"]
+
+
+def test_minutes_of_benchmarks_side_by_side_are_read_beside_an_accelerator(page):
+    text = "| Submitter | Accelerator | ResNet (min) | BERT (min) |\n|---|---|---|---|\n| Dell | H100 | 13.2 | 5.5 |\n"
+    assert [(each.name, each.time_s) for each in only(page(text)).sides] == [("ResNet, Dell", 792), ("BERT, Dell", 330)]
+
+
+def test_figures_of_several_kinds_below_one_another_are_of_the_columns(page):
+    rows = [
+        "Latency | 12 ms | 4 ms",
+        "Throughput | 82 img/s | 238 img/s",
+        "Top-1 | 76 % | 75 %",
+        "Size | 98 MB | 25 MB",
+    ]
+    text = "| | FP32 | INT8 |\n|---|---|---|\n" + "".join(f"| {row} |\n" for row in [*rows, "Price per hour | $3 | $3"])
+    first, second = only(page(text)).sides
+    assert (first.name, first.time_s, first.throughput, first.quality.value) == ("FP32", 0.012, 82, 0.76)
+    assert (second.name, second.time_s, second.throughput, second.quality.value) == ("INT8", 0.004, 238, 0.75)
+
+
+def test_the_columns_of_hyperfines_csv_are_in_seconds(page):
+    head = "command,mean,stddev,median,user,system,min,max"
+    text = f"{head}\nrg foo,0.1234,0.002,0.1229,0.3,0.1,0.12,0.13\ngrep foo,1.2345,0.02,1.229,1.1,0.1,1.2,1.3\n"
+    path = page(text, "bench.csv")
+    assert [(each.name, each.time_s, each.reported) for each in only(path).sides] == [
+        ("rg foo", 0.1234, "mean"),
+        ("grep foo", 1.2345, "mean"),
+    ]
+    assert 'reported = "mean"  # line 1: "mean"' in propose(path)[0].toml()
+    with pytest.raises(NothingStatedError):
+        only(page(text.replace("stddev", "noise"), "other.csv"))
+
+
+@pytest.mark.parametrize(
+    ("head", "cell", "figure"),
+    [
+        ("videos/s", "12", ("throughput", 12)),
+        ("Messages/s", "12", ("throughput", 12)),
+        ("Mrows/s", "12", ("throughput", 12e6)),
+        ("TFLOPs/s", "12", None),
+        ("Cost per second", "12", None),
+        ("ms/frame", "12", ("time_s", 0.012)),
+        ("hours/week", "12", None),
+        ("Runtime, s (mean ± std)", "12 ± 1", ("time_s", 12)),
+        ("Time ± 95% CI (s)", "12 ± 1", ("time_s", 12)),
+        ("Std of the time (s)", "12", None),
+        ("Total training hours", "12", ("time_s", 43200)),
+        ("Time (s) [95% CI]", "12 [11, 13]", ("time_s", 12)),
+        ("Runtime / s", "12", ("time_s", 12)),
+        ("Images / s", "12", ("throughput", 12)),
+        ("wall_s", "12", ("time_s", 12)),
+        ("Training GPU hours", "12", None),
+    ],
+)
+def test_what_a_heading_of_a_time_or_rate_is(page, head, cell, figure):
+    (side,) = only(page(f"| Model | {head} | Accuracy |\n|---|---|---|\n| a | {cell} | 0.9 |\n")).sides
+    read_there = [(name, getattr(side, name)) for name in ("time_s", "throughput") if getattr(side, name) is not None]
+    assert read_there == ([] if figure is None else [figure])
+
+
+def test_a_setting_with_a_latency_beside_each_number_is_measured(page):
+    text = "| Flags | Latency | Throughput |\n|---|---|---|\n| -O2 | 8 ms | 123 img/s |\n| -O3 | 7 ms | 139 img/s |\n"
+    assert [(each.time_s, each.throughput) for each in only(page(text)).sides] == [(0.008, 123), (0.007, 139)]

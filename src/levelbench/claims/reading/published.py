@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from levelbench.errors import UsageError
 __all__ = ["ProposedClaim", "propose", "read_published"]
 
 _MOST_BYTES = 8 << 20
+_Fields = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,8 @@ def propose(path: Path) -> list[ProposedClaim]:
     forms = ((_crossed(table) or table, table) for table in tables if not _is_of_settings(table))
     found = [made for form, table in forms if (made := _proposal(form, str(path)) or _of_columns(table, str(path)))]
     if not found:
-        seen = (
-            "no table of it states a time with its unit, a rate, a cost, a quality or a ratio"
-            if tables
-            else "it has no table"
-        )
+        seen = "no table of it states a time with its unit, a rate, a cost, a quality or a ratio, or not of what"
+        seen = seen if tables else "it has no table"
         raise NothingStatedError(f"levelbench lint {path}", seen, write_down("" if tables else text))
     return found
 
@@ -114,42 +113,64 @@ def _turned(table: PublishedTable) -> PublishedTable:
     return PublishedTable(table.title, header, columns, table.commas)
 
 
-def _is_of_speed(table: PublishedTable, columns: Mapping[int, str]) -> bool:
+def _is_of_speed(table: PublishedTable, columns: Mapping[int, tuple[str, str]]) -> bool:
     """Whether its times are as short as programs are, or something says so: plans and timetables are in minutes."""
     said = " ".join([table.title, *(words_of(each.text) for each in table.header)])
     short = any(_SHORT.search(row[at].text) for row in table.rows for at in columns if at < len(row))
-    return short or "time" not in columns.values() or _OF_SPEED.search(said) is not None
+    return short or all(figure != "time" for figure, _ in columns.values()) or _OF_SPEED.search(said) is not None
 
 
-def _side_by_side(table: PublishedTable, named: int) -> dict[int, str]:
-    """The columns of several systems with one kind of figure, and what to call these: with the unit of their heading.
+def _side_by_side(table: PublishedTable, named: int) -> dict[int, tuple[str, str]]:
+    """The columns of several systems with one kind of figure: what to call it, with its unit, and each system's name.
 
-    Empty unless all are times, or all rates, and each has a name of its own: other headings are in groups.
+    A name is what a heading has beside its unit and, as in ``PyTorch latency (ms)``, the words that all of them share.
+    Empty unless all are times, or all rates, and each has a name of its own, and none of a phase.
     """
-    columns = dict.fromkeys(_timed_columns(table, named), "time")
-    of_programs = _OF_SPEED.search(table.title) or any(_OF_METHODS.search(each.text) for each in table.header)
-    longest_s = 3600 if _OF_PROGRAMS.search(words_of(table.header[named].text)) else 1
-    for at, head in enumerate(table.header):
-        words, unit = words_of(head.text), _unit_of(head.text)
-        system = _without_unit(words)
-        if _OF_METHODS.search(rest := _TIMES.sub("", system).strip()):
-            # ``Baseline time`` is of a system, unlike the time of a phase.
-            system = rest
-        cells = [row[at].text for row in table.rows if max(at, named) < len(row)]
-        if at in columns or at == named or not system or any(each.search(system) for each in _NO_SYSTEMS):
-            continue
-        beside = [rate for cell in cells if (rate := _RATE.fullmatch(cell)) and rate["unit"]]
-        rates = [_RATE_OF.search(words), *(_RATE_OF.fullmatch(rate["unit"]) for rate in beside)]
-        of_bytes = any(rate and rate["bytes"] for rate in rates)
-        if _is_of_part(words, rates[0]) and any(rates):
-            continue
-        if (rates[0] or (not unit and any(rates))) and (of_programs or not of_bytes):
-            columns[at] = f"throughput ({rates[0][0]})" if rates[0] else "throughput"
-        elif unit.lower() in _UNITS and (of_programs or _UNITS[unit.lower()] < longest_s):
-            columns[at] = f"time ({unit})"
-    kinds = {kind.split()[0] for kind in columns.values()}
-    systems = {_without_unit(words_of(table.header[at].text)) for at in columns}
-    return columns if len(kinds) == 1 and len(systems) == len(columns) else {}
+    silent = _timed_columns(table, named)
+    figures = {at: "time" if at in silent else _figure_of(table, named, at) for at in range(len(table.header))}
+    names = {at: _without_unit(table.header[at].text) for at, figure in figures.items() if figure}
+    shared = set.intersection(*({*name.lower().split()} for name in names.values())) if names else set()
+    said = any(_TIMES.search(word) or _SAYS_RATE.search(word) for word in shared)
+    columns = {}
+    for at, name in names.items():
+        words = [word for word in name.split() if not said or word.lower() not in shared]
+        system = " ".join(words).strip(" ,:-–")
+        of_phase = (
+            said
+            and (_OF_PHASE.search(system) or _TIMED.search(system))
+            and not re.search(_METHOD, system, re.IGNORECASE)
+        )
+        if at in silent or (any(map(str.isalpha, system)) and not of_phase and not _NO_SYSTEM.search(words_of(system))):
+            columns[at] = (figures[at], system)
+    kinds = {figure.split()[0] for figure, _ in columns.values()}
+    alike = len({system for _, system in columns.values()}) < len(columns)
+    return columns if len(kinds) == 1 and not alike else {}
+
+
+def _figure_of(table: PublishedTable, named: int, at: int) -> str:
+    """What a heading would be called without the name of a system: ``time (ms)``, ``throughput (images/s)``."""
+    head = table.header[at]
+    words, unit = words_of(head.text), _unit_of(head.text).lower()
+    if at == named or any(each.search(words) for each in _NO_FIGURES):
+        return ""
+    cells = [row[at].text for row in table.rows if max(at, named) < len(row)]
+    beside = [rate for cell in cells if (rate := _RATE.fullmatch(cell)) and rate["unit"]]
+    above = _RATE_OF.search(words)
+    rates = [above, *(_RATE_OF.fullmatch(rate["unit"]) for rate in beside)]
+    heads = [words_of(each.text) for each in table.header]
+    of_programs = any(
+        (_TIMES.search(_without_unit(words)), _OF_SPEED.search(table.title), *map(_OF_METHODS.search, heads))
+    )
+    if any(rates):
+        of_bytes = any(rate and rate["bytes"] for rate in rates) and not of_programs
+        if _is_of_part(words, above) or of_bytes or (unit and not above) or _OF_MACHINE.search(_without_unit(words)):
+            return ""
+        return f"throughput ({above[0]})" if above else "throughput"
+    if unit:
+        of_work = _OF_PROGRAMS.search(heads[named]) or any(map(_HARDWARE.search, heads))
+        longest_s = math.inf if of_programs else 3600 if of_work else 60 if _PROPER.search(head.text) else 1
+        return f"time ({unit})" if _UNITS.get(unit, math.inf) < longest_s else ""
+    return "time" if at in _timed_columns(table, named, silent=False) else ""
 
 
 def _without_unit(head: str) -> str:
@@ -159,14 +180,14 @@ def _without_unit(head: str) -> str:
     return rest[1:-1].strip() if rest[:1] in ("(", "[") and rest[-1:] in (")", "]") else rest
 
 
-def _timed_columns(table: PublishedTable, named: int) -> list[int]:
+def _timed_columns(table: PublishedTable, named: int, *, silent: bool = True) -> list[int]:
     """The columns of times with their unit beside the number, below headings that do not say what they are of."""
     found = []
     for at, head in enumerate(table.header):
         words = words_of(head.text)
-        silent = words and not (_TIMES.search(words) or _OTHER_TIMES.search(words) or _unit_of(head.text))
+        told = _unit_of(head.text) or _OTHER_TIMES.search(words) or (silent and _TIMES.search(words))
         rows = [row for row in table.rows if max(at, named) < len(row) and not _ALLOWED.search(row[named].text)]
-        if at != named and silent and any(_BEGINS_TIMED.match(row[at].text) for row in rows):
+        if at != named and words and not told and any(_BEGINS_TIMED.match(row[at].text) for row in rows):
             found.append(at)
     return found
 
@@ -176,14 +197,15 @@ def _is_of_settings(table: PublishedTable) -> bool:
     heads = [words_of(each.text) for each in table.header]
     named = _name_column(table)
     cells = [row[named].text for row in table.rows if named < len(row)]
-    if any(_DEFAULT.fullmatch(_without_unit(head)) for head in heads) and not any(map(_IMPROVED.search, heads)):
+    defaults = [head for head in heads if _DEFAULT.fullmatch(_without_unit(head))]
+    if defaults and not any(map(_unit_of, defaults)) and not any(map(_IMPROVED.search, heads)):
         return True
     if _SETTINGS.fullmatch(heads[0]) and not any(map(_says_measured, heads[1:])):
         return True
     if _CURVE.fullmatch(heads[0]) and not (any(map(_is_words, cells)) and _crossed(table)):
         return True
     # Where times or qualities are in the place of names, its rows are those of a curve.
-    firsts = (next(_fields_of(heads[named], cell), ("", None)) for cell in cells if not _is_words(cell))
+    firsts = (next(iter(_fields_of(heads[named], cell)), ("", None)) for cell in cells if not _is_words(cell))
     return any(figure in ("time_s", "quality.metric") for figure, _ in firsts)
 
 
@@ -198,8 +220,7 @@ def _says_measured(head: str) -> bool:
 def _crossed(table: PublishedTable) -> PublishedTable | None:
     """The table with a row for each of its times, where the systems stand side by side and the tasks below one another.
 
-    ``None`` unless several columns have times with their unit beside the number, no heading says what they are of, and
-    nothing else is stated: before and after, or one library and another.
+    ``None`` unless these are systems, such as before and after, and nothing but hardware or data is stated beside them.
     """
     named = _name_column(table)
     columns = _side_by_side(table, named)
@@ -208,38 +229,40 @@ def _crossed(table: PublishedTable) -> PublishedTable | None:
         for at, row in enumerate(table.rows)
         if named < len(row) <= len(table.header) and row[named].text and not _ALLOWED.search(row[named].text)
     }
-    tasks = [row[named].text for row in rows.values()]
-    kinds = ["time" if _TIMES.search(name) else "rate" if _says_rate(name) else "" for name in tasks]
-    of_one_each = max(kinds.count("time"), kinds.count("rate")) <= 1 and all(
-        kind or _QUALITY.search(name) for kind, name in zip(kinds, tasks, strict=True)
-    )
+    said = [
+        row[named].text
+        for row in rows.values()
+        if any(at < len(row) and (_BEGINS_TIMED.match(row[at].text) or _is_rate(row[at].text)) for at in columns)
+    ]
+    kinds = ["time" if _TIMES.search(each) else _SAYS_RATE.search(each) or _RATE_OF.search(each) for each in said]
+    of_one_each = said and all(kinds) and kinds.count("time") <= 1 and len(kinds) - kinds.count("time") <= 1
     if len(columns) < 2 or of_one_each or not _is_of_speed(table, columns):
         return None
-    if any(
-        fields[0][0] != "ratio"
-        for row in rows.values()
-        for at, fields in _stated(table, named, row)
-        if at not in columns
-    ):
+    beside = {
+        at: fields[0][0] for row in rows.values() for at, fields in _stated(table, named, row) if at not in columns
+    }
+    if not {*beside.values()} <= {"ratio", *_NAMES}:
         return None
+    more = [at for at, figure in beside.items() if figure != "ratio"]
     names = _names(table, named)
-    heads = list(dict.fromkeys(columns.values()))
+    heads = list(dict.fromkeys(head for head, _ in columns.values()))
     crossed = []
     for number, row in rows.items():
         task = names[number] if _is_words(names[number]) else f"{table.header[named].text} {names[number]}"
-        for at, head in columns.items():
+        for at, (head, system) in columns.items():
             text = row[at].text if at < len(row) else ""
             if head.startswith("throughput") and _PART_OF_RATE.search(task):
                 continue
-            if text and next(_fields_of(head, with_points(text, table.commas) or ""), None):
-                name = QuotedCell(f"{_without_unit(table.header[at].text)}, {task.strip()}", row[at].line)
-                crossed.append([name, *(row[at] if each == head else QuotedCell("", 1) for each in heads)])
-    header = [QuotedCell(each, 1) for each in ("", *heads)]
+            if text and _fields_of(head, with_points(text, table.commas) or ""):
+                name = QuotedCell(f"{system}, {task.strip()}", row[at].line)
+                cells = [row[at] if each == head else QuotedCell("", 1) for each in heads]
+                crossed.append([name, *cells, *(row[each] for each in more if each < len(row))])
+    header = [*(QuotedCell(each, 1) for each in ("", *heads)), *(table.header[at] for at in more)]
     return PublishedTable(table.title, header, crossed[:MOST_ROWS], table.commas, crossed=True)
 
 
-def _says_rate(name: str) -> bool:
-    return _SAYS_RATE.search(name) is not None or _RATE_OF.search(name) is not None
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
 _UNITS = {
@@ -259,55 +282,50 @@ _VALUE = re.compile(
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
     rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
-_ASIDE = re.compile(
-    rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$|:\s*{_NUMBER}\s?[x×] (?:faster|slower)$", re.IGNORECASE
-)
+_ASIDE = _words(rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$|:\s*{_NUMBER}\s?[x×] (?:faster|slower)$")
 """What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``, ``221 ms: 1.03x faster``."""
 _BEGINS_TIMED = re.compile(rf"\W*\d[\d.,]*\s*(?:(?:±|\+/-)\s*[\d.,]+\s*)?(?:{_UNIT})\b")
 _SHORT = re.compile(r"\d\s*(?:ns|us|µs|μs|ms|msec|s|secs?|seconds?)\b")
-_OF_SPEED = re.compile(
-    r"\bbench|perform|speed|\bfast|\bslow|\btim(?:e|ing)|latency|runtime|train|\bresults?\b|\bratio\b|\bbefore\b",
-    re.IGNORECASE,
+_OF_SPEED = _words(
+    r"\bbench|perform|speed|\bfast|\bslow|\btim(?:e|ing)|latency|runtime|train|\bresults?\b|\bratio\b|\bbefore\b"
 )
-_OF_METHODS = re.compile(
-    r"\b(?:ours|baseline|old|new|main|pr|before|after)\b|speed-?up|improvement|bench|perform|speed|runtime|latency",
-    re.IGNORECASE,
-)
+_METHOD = r"\b(?:ours|baseline|old|new|main|pr|before|after)\b"
+_IMPROVED = _words(r"optimi[sz]ed|\btuned|compiled|\bours\b|\bfast|speed-?up")
+_OF_METHODS = _words(rf"{_METHOD}|improvement|bench|perform|speed|runtime|latency|compress")
 """Headings of a table that compares programs, and not of one that lists lengths."""
-_OF_PROGRAMS = re.compile(
-    r"\b(?:library|framework|engine|compiler|backend|database|implementation|query|solver|model|method|rows|size)\b",
-    re.IGNORECASE,
+_OF_PROGRAMS = _words(
+    r"\b(?:library|framework|engine|compiler|backend|database|implementation|query|solver|model|method|rows|size|"
+    r"function|operation|algorithm)\b|^n$"
 )
-"""The heading of the names of programs or of their work, beside which seconds and minutes are their times."""
-_LIMIT = re.compile(r"\b(?:lower|upper) (?:bound|limit|end|ci)\b", re.IGNORECASE)
+"""The heading of the names of programs or of their work, whose figures may be minutes; longer ones may be plans."""
+_PROPER = re.compile(r"[a-z][A-Z]|[A-Z]{2}|\w\d|\d\.\d|^[a-z]")
+"""A name that is spelt as no word of a sentence is, such as ``polars`` or ``Python 3.11``."""
+_OF_PHASE = _words(r"(?:ing|tion|ence)\b|\b(?:first|next|setup|kernel|host|transfer|queue|network|client|server)\b")
+"""The name of a part of a program, as of an action: parts follow one another."""
+_LIMIT = _words(r"\b(?:lower|upper) (?:bound|limit|end|ci)\b")
 """The heading of a column that bounds a figure of its row, and is no system."""
-_SIZE = re.compile(
+_SIZE = _words(
     r"(?:(?:batch|input|image|hidden|seq(?:uence)?|context)[- ]?)?(?:batch|size|length|len)|resolution|concurrency|"
-    r"(?:# ?|num )?(?:threads|gpus|nodes|workers|cores|ranks|processes|clients|users|rows)",
-    re.IGNORECASE,
+    r"(?:# ?|num )?(?:threads|gpus|nodes|workers|cores|ranks|processes|clients|users|rows)"
 )
 """The heading of a size that tells rows of one name apart, and is no number of a repetition."""
 _EMOJI = re.compile("[\u2020\u2021\u2705\u2728\u26a1\u2b50\ufe0f\U0001f300-\U0001faff]")
 _CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)")
-_OF_DAY = re.compile(
+_OF_DAY = _words(
     r"(?<!-)(?<!to )\b(?:start|end|finish|begin|submit|submission|creation|arrival|departure|release)(?:ed|ing)?"
-    r"(?: ?time| at)?$",
-    re.IGNORECASE,
+    r"(?: ?time| at)?$"
 )
 """Headings of a time of day."""
 _PARTS = re.compile(rf"(?:\d{{1,9}}(?:\.\d+)?\s*(?:{_UNIT}|m)\s*){{2,}}")
 _PART = re.compile(rf"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT}|m)(?![a-z])")
 """A time of several units: ``1 h 23 min``, ``3m 20s``; ``0:10:28`` is of hours, minutes and seconds."""
-_OF_EACH = (
-    rf"(?P<first>{_UNIT})\s?(?:/|per )\s?(?:epoch|step|iter(?:ation)?|it|op|call|batch|image|img|sample|token|query)"
-)
+_OF_EACH = rf"(?P<first>{_UNIT})\s?(?:/|per )\s?(?!(?:{_UNIT}|max|week|month|year|user)\b)[a-z]{{2,}}"
 """A heading such as ``ms/step``."""
-_IN_HEADING = re.compile(
+_IN_HEADING = _words(
     rf"[(\[]\s*(?P<unit>{_UNIT}|%|\$|usd)\.?\s*(?:per \w+|/\s*\w+)?\s*(?:[)\]]|(?<!min),(?! ?(?:{_UNIT})\b))|"
-    rf"[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*$|"
-    rf"(?:\bin|^train(?:ing)?|^wall[- ]?clock) (?P<named>{_UNIT})\s*$|^{_OF_EACH}\b|"
-    r"(?<!\d)(?<!\d )(?P<sign>%|\bpercentage\b)",
-    re.IGNORECASE,
+    rf"[,/_]\s*(?P<last>{_UNIT}|%|\$|usd)\s*(?:$|[(\[])|"
+    rf"\b(?:in|train(?:ing)?|wall[- ]?clock) (?P<named>{_UNIT})\s*$|^{_OF_EACH}\b|"
+    r"(?<!\d)(?<!\d )(?P<sign>%|\bpercentage\b)"
 )
 """A unit in brackets, or at the end (``time, s``, ``time_s``); a percent sign anywhere, except that of a number."""
 _SET = (
@@ -322,22 +340,23 @@ _SET = (
 )
 """Words of limits, goals, plans and promises, which nobody has measured."""
 _DEVIATION = (
-    r"\bjitter\b|uncertaint|variance|σ|(?<!±)(?<!± )(?<!\+/- )(?:\bst(?:an)?d?(?:ard)?\.? ?(?:err|dev)|\bstd\b|"
-    r"(?<!std )(?<!std\. )(?<!standard )deviation|\b(?:se|sem|sd|mad|iqr)\b ?(?:[(\[,)]|$))"
+    r"\bjitter\b|uncertaint|variance|σ|\bst(?:an)?d?(?:ard)?\.? ?(?:err|dev)|\bstd\b|deviation|"
+    r"\b(?:se|sem|sd|mad|iqr)\b ?(?:[(\[,)]|$)"
 )
-"""Words of a spread, except where it only stands beside its figure (``mean ± SD``)."""
-_RATES = re.compile(r"/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/", re.IGNORECASE)
-_TIMES = re.compile(
-    r"\b(?:time|latency|duration|elapsed|(?<!onnx )(?<!lite )runtime|wall[- ]?clock|seconds|minutes|hours|ms)\b|"
+_RATES = _words(
+    r"^(?!.*time ?/ ?s$|latency ?/ ?s$).*(?:/\s*s\b|per second|throughput|fps|it/s|samples/|images/|tokens/)"
+)
+"""Headings of rates; ``runtime / s`` is a time with its unit."""
+_TIMES = _words(
+    r"\b(?:time|latency|duration|elapsed|(?<!onnx )(?<!lite )runtime|wall(?:[- ]?clock)?|seconds|minutes|hours|ms)\b|"
     rf"\b(?:\w*zeit|dauer|temps|durée|tiempo|duración)\b|^(?:mean|median|average|min|max)\s*[(\[]|"
-    rf"^(?:mean|median|average) (?:{_UNIT})$|^{_OF_EACH}\b",
-    re.IGNORECASE,
+    rf"^(?:mean|median|average) (?:{_UNIT})$|^{_OF_EACH}\b"
 )
-_OTHER_TIMES = re.compile(
+_OTHER_TIMES = _words(
     r"time[- ]?out(?!p)|\bsav(?:ed|ings?)\b|reduc(?:ed|tion)|overhead|differ|delta|Δ|predicted|"
     r"\bestimat(?:ed?|es|ion(?! (?:time|latency)))\b|"
     r"expected|theor|ideal|\bnominal\b|\bclaimed\b|\bclaims?\s*(?:[(\[,]|$)|"
-    r"\b(?:lower|upper) (?:bound|limit|end|ci)\b|\berror\b(?! rate)|^±|\bci\b(?! time)|confidence|\bmargin\b|"
+    rf"{_LIMIT.pattern}|\berror\b(?! rate)|^±|\bci\b(?! time)|confidence|\bmargin\b|"
     r"\bdefault (?:time|duration)|\bmin ?/ ?max\b|latency.*\(min\)|\bsimulated\b(?! ann)|"
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"(?<!per )(?<!/)(?<!/ )\btime[- ]?steps? ?(?:[(\[,]|size|$)|\btime constant|\bthink(?:ing)? time|"
@@ -348,99 +367,86 @@ _OTHER_TIMES = re.compile(
     r"\bof (?:the )?(?:inputs?|audio|speech|recordings?|clips?|videos?)\s*(?:[(\[,]|$))|"
     r"\b(?:audio|video|speech|clip|song|track|recording|episode)s?[- ](?:time|duration|length)\b|"
     r"\b(?:gpu|cpu|tpu|core|node|device|accelerator)s?[- ]?(?:time|hours?|minutes?|seconds?|h)\b|"
-    rf"{_SET}|{_DEVIATION}",
-    re.IGNORECASE,
+    rf"{_SET}|{_DEVIATION}"
 )
 """Headings of times that are none from start to end: how much is saved, a spread, a limit, a sum over processors."""
-_OF_INPUT = re.compile(
+_OF_INPUT = _words(
     r"\b(?:audio|video|speech|data(?: ?sets?)?$|corpus|clips?$|songs?|tracks?|segments?|recordings?|inputs?|length|"
-    r"ages?|dates?|last|updated?|retention|lifetime|ttl|warm-?up|ramp|pause|lag|interval)\b",
-    re.IGNORECASE,
+    r"ages?|dates?|last|updated?|retention|lifetime|ttl|warm-?up|ramp|pause|lag|interval)\b"
 )
 """Headings of how long an input or an interval is, or how old something."""
-_TIMED = re.compile(
-    r"\b(?:mean|median|average|avg|best|worst|fastest|slowest|p\d+|elapsed|wall|real|user|total|overall|cold|warm|"
+_TIMED = _words(
+    r"\b(?:latency|mean|median|average|avg|best|worst|fastest|slowest|p\d+|elapsed|wall|real|user|total|overall|cold|warm|"
     r"before|after|ours|baseline|old|new|main|cpu|gpu|end-to-end|step|epoch|iter\w*|query|request|response|run|result|"
     r"value|measure\w*|record|speed|perf\w*|bench\w*|"
     r"(?:train|infer|forward|backward|compil|build|start|load|pars|encod|decod|prefill|generat|synth|search|sort|solv|"
     r"render|simulat|transcri|convert|comput|execut|process|scan|index|fit|predict|import|serial|deserial|read|writ|"
-    r"cop[iy]|download|upload)\w*(?<![^s]s))\b",
-    re.IGNORECASE,
+    r"cop[iy]|download|upload)\w*(?<![^s]s))\b"
 )
 """Headings of what a program did or of how its runs are summed up, without a word of time."""
-_END = re.compile(
-    r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile", re.IGNORECASE
-)
+_END = _words(r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile")
 """Headings of times that stand beside a mean or median, and are not meant instead of it."""
-_NO_INTERVAL = re.compile(
-    r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation", re.IGNORECASE
+_NO_INTERVAL = _words(r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation")
+_COUNTED = (
+    r"(?:im(?:g|age)?|tok(?:en)?|sample|step|req(?:uest)?|seq(?:uence)?|it(?:eration)?|op(?:eration)?|sentence|row|record|"
+    r"event|frame|call|message|msg|transaction|word|document|inference|prediction|querie)s?|query"
 )
-_RATE_OF = re.compile(
-    r"(?<![A-Za-z-])(?:(?P<kilo>(?-i:[kKMG]))? ?(?:throughput|(?P<bytes>(?-i:B)|bytes)|t(?=/s)|imgs?|images?|"
-    r"ims?|sentences?|tokens?|tok|samples?|steps?|req(?:uest)?s?|quer(?:y|ies)|sequences|seqs?|it(?:eration)?s?|ops|operations?|rows?|records?|"
-    r"events?|messages?|msgs?|transactions?|frames?|words?|documents?|calls?|inferences?|predictions?)\W*"
-    r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b)|(?P<thousand>(?-i:[kKM]))?(?:fps|qps|tps|rps)\b)",
-    re.IGNORECASE,
+_RATE_OF = _words(
+    rf"(?<![A-Za-z-])(?:(?:(?P<kilo>(?-i:[kKMG]))? ?(?:throughput|(?P<bytes>(?-i:B)|bytes)|t(?=/s)|{_COUNTED})|"
+    r"(?<!(?-i:[kKMGT]) )(?!\w*(?:flop|tops|bit)|joules|met(?:er|re)s|hours|minutes)[a-z]{2,}s(?= ?/))\W*"
+    r"(?:/ ?|per )(?:s|sec|second)\b(?! ?/| per\b| of\b)|(?P<thousand>(?-i:[kKM]))?(?:fps|qps|tps|rps)\b)"
 )
-"""Headings of rates per second: ``images/s``, ``throughput (k tokens/sec)``, ``FPS``; ``1.2 GB/s`` in a cell."""
-_SAYS_RATE = re.compile(r"throughput|\bspeed\b|\brates?\b|performance", re.IGNORECASE)
-_OF_MACHINE = re.compile(
+"""Headings of rates of anything in the plural: ``images/s``, ``throughput (k tokens/sec)``, ``FPS``; ``1.2 GB/s``."""
+_SAYS_RATE = _words(r"throughput|\bspeed\b|\brates?\b|performance")
+_OF_MACHINE = _words(
     r"bandwidth|memory|\b(?:disk|network|link|bus|quota|limit|load)\b|"
     r"\b(?:request|arrival|offered|input|sampl(?:e|ing)|frame|refresh) ?rate\b|\b(?:sent|offered|demand)\b|"
-    r"\b(?:input|source|camera|sensor|display|video|playback|recording) fps\b",
-    re.IGNORECASE,
+    r"\b(?:input|source|camera|sensor|display|video|playback|recording) fps\b"
 )
 """Headings of rates that a machine could reach, or that were asked of a program, and no speed of one."""
-_FACTOR = re.compile(
+_FACTOR = _words(
     r"(?<!\d)(?<!\d )(?<!one )(?<!per )(?<!/)\b(?:hundred|thousand|million|billion|mln|mio)s?\b|"
     r"\b(?:thousand|million|billion)s? (?:of )?\w+ ?(?:/|per )|\b(?:kilo|mega|giga)(?:\b|-)|"
     r"['’]000s?\b|(?<!\d)(?<!\d )[x×*] ?1[0,]*0\b|\b1(?:[ ,]?000)+s\b|"
-    r"(?:^|[(\[,]|\bin) ?1(?:[ ,]?0{2,3})+ ?(?:[)\]]|$|[a-z]+ ?(?:/ ?|per )s)|\b1e\+?\d\b",
-    re.IGNORECASE,
+    r"(?:^|[(\[,]|\bin) ?1(?:[ ,]?0{2,3})+ ?(?:[)\]]|$|[a-z]+ ?(?:/ ?|per )s)|\b1e\+?\d\b"
 )
 _LETTER = re.compile(r"(?<![\w.@'’-])(?<!\d )[kKMG](?![\w.'’-]| ?[=:])")
 """A factor in a heading, in words or digits anywhere and as a letter apart from the unit: ``tok/s (k)``."""
-_PART_OF_RATE = re.compile(
+_PART_OF_RATE = _words(
     r"\bper\b(?![- ]?(?:s|sec|seconds?)\b)|\b(?:each|every)\b|"
-    r"[/·*⋅] ?(?:[cgt]pu|chip|device|core|accelerator|node|card|worker|thread|rank|socket|machine|user|client|watt)\b",
-    re.IGNORECASE,
+    r"[/·*⋅] ?(?:[cgt]pu|chip|device|core|accelerator|node|card|worker|thread|rank|socket|machine|user|client|watt)\b"
 )
 """Headings of a rate of a part of the side: ``images/s (per GPU)``, ``throughput/chip``, ``tokens/s (each)``."""
-_RECORDED = re.compile(r"\b(?:(?P<data>data ?set)|video|clip|recording|camera|sensor|stream)s?\b", re.IGNORECASE)
-_LENGTH = re.compile(
-    rf"(?:total )?(?:hours|minutes|seconds|duration|length)(?:\s*[(\[]\s*(?:{_UNIT})\s*[)\]])?", re.IGNORECASE
-)
-_OF_SPEECH = re.compile(r"\b(?:wer|cer|speakers?|utterances?)\b", re.IGNORECASE)
+_RECORDED = _words(r"\b(?:(?P<data>data ?set|corpus|split)|video|clip|recording|camera|sensor|stream)s?\b")
+_LENGTH = _words(rf"(?:total )?(?:hours|minutes|seconds|duration|length)(?:\s*[(\[]\s*(?:{_UNIT})\s*[)\]])?")
+_OF_SPEECH = _words(r"\b(?:wer|cer|speakers?|utterances?)\b")
 _RATE = re.compile(
     rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?(?:\s*(?P<unit>[A-Za-z].*))?"
 )
 _KILO = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
-_PER = re.compile(r"/|\bper\b|\bhourly\b", re.IGNORECASE)
-_PRICE = re.compile(
+_PER = _words(r"/|\bper\b|\bhourly\b")
+_PRICE = _words(
     r"^(?!.*\b(?:train|run|job|total)).*\b(?:price|msrp|budget)\b|"
     r"\b(?:sav(?:ed|ings?)|monthly|annual|yearly|hardware|machine|device|card|inference|serving|query|token|request|prize)|"
-    r"\b(?:gpu|list|max(?:imum)?) cost\b",
-    re.IGNORECASE,
+    r"\b(?:gpu|list|max(?:imum)?) cost\b"
 )
 """What something may be bought for or save, and no run to a target has cost."""
 _EACH, _STEP = r"(?:\b(?:per|an?|each|one) |/ ?)(?:training )?", r"(?:step|iteration|iter)\b"
 _TIME_OF = (
-    ("epoch", re.compile(rf"{_EACH}epoch\b|\bepoch (?:time|duration)|^epoch\b", re.IGNORECASE)),
-    ("step", re.compile(rf"{_EACH}{_STEP}|\b{_STEP} (?:time|duration|latency)|^{_STEP}", re.IGNORECASE)),
-    ("call", re.compile(r"latency|inference|\bcall\b", re.IGNORECASE)),
-    ("target", re.compile(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)", re.IGNORECASE)),
+    ("epoch", _words(rf"{_EACH}epoch\b|\bepoch (?:time|duration)|^epoch\b")),
+    ("step", _words(rf"{_EACH}{_STEP}|\b{_STEP} (?:time|duration|latency)|^{_STEP}")),
+    ("call", _words(r"latency|inference|\bcall\b")),
+    ("target", _words(r"\bto\b.*(?:\d ?%|accuracy|target|loss|quality)")),
 )
-_TARGET = re.compile(r"\bto (?P<percent>\d{1,2}(?:\.\d{1,4})?) ?%", re.IGNORECASE)
-_QUALITY = re.compile(
+_TARGET = _words(r"\bto (?P<percent>\d{1,2}(?:\.\d{1,4})?) ?%")
+_QUALITY = _words(
     r"percentage correct|\b(?:acc(?:uracy)?|top[- ]?[15]|f1|bleu|rouge|map|m?iou|auc|auroc|perplexity|ppl|"
     r"wer|cer|r?mse|mae|error rate|(?:test|val(?:idation)?) err(?:or)?|loss|dice|psnr|ssim|fid|bpc|bits per byte|"
-    r"(?-i:AP(?:50|75)?|EM|R2)|exact match|(?:pass|recall|r|ndcg)@\d+|mrr)\b|\bR²|^error ?[(\[] ?%",
-    re.IGNORECASE,
+    r"(?-i:AP(?:50|75)?|EM|R2)|exact match|(?:pass|recall|r|ndcg)@\d+|mrr)\b|\bR²|^error ?[(\[] ?%"
 )
-_LOSS = re.compile(r"\bloss\b", re.IGNORECASE)
 _LONGEST = 60
 """Characters of the name of a quality; a longer one is a sentence that mentions it."""
-_OTHER_QUALITIES = re.compile(
+_OTHER_QUALITIES = _words(
     r"Δ|delta|differ|\bdrop|degrad|improve|\bgain|\b(?:in|de)crease|\brelative|\bratio\b|"
     r"\bgap\b|\bvs\b|versus|compared|\bchange|reduc|retain|retention|recover|#|\bnumber of\b|\bcounts?\b|"
     r"\bevaluations?\b|\b(?:acc|accuracy|f1|bleu|map|top[- ]?[15])[- ]loss\b|\bloss of\b|\blost\b|"
@@ -448,86 +454,72 @@ _OTHER_QUALITIES = re.compile(
     r"\b(?:expected|predicted|estimated)\b|\b(?:loss|accuracy|f1) weight\b|\brequired\b|"
     r"\bloss[- ](?:scal|func|type\b|coef)|\branks?\b(?![- ]?\d)|\b(?:accuracy|quality|error) (?:range|margin)\b|"
     r"^(?:min|max)(?:imum)? (?:\w+ )?(?:acc|accuracy|top|f1|bleu|map|auc|error|loss|perplexity|wer)\b|"
-    rf"{_SET}|{_DEVIATION}",
-    re.IGNORECASE,
+    rf"{_SET}|{_DEVIATION}"
 )
 """Headings of what is not the quality itself: a difference, a share of another one, a spread, a limit, a count."""
-_SCALED = re.compile(
-    r"[×x*] ?10\b|10\^|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|[×*] ?\d{3}|\blog\b|normali[sz]ed|\brelative (?:time|latency)", re.IGNORECASE
+_SCALED = _words(
+    r"[×x*] ?10\b|10\^|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|[×*] ?\d{3}|\blog\b(?![ -]loss)|normali[sz]ed|\brelative (?:time|latency)"
 )
 """Headings of figures that are not in the unit that is given."""
-_TRAINED = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
-_OF_ANOTHER = re.compile(
-    r"\b(?:baseline|teacher|reference|original|paper|reported|published|before)\b(?! data)", re.IGNORECASE
-)
+_TRAINED = _words(r"\btrain(?:ing)?\b")
+_OF_ANOTHER = _words(r"\b(?:baseline|teacher|reference|original|paper|reported|published|before)\b(?! data)")
 """Headings of a quality that another system had, or this one elsewhere, where a second column has the row's own."""
-_COST = re.compile(r"\b(?:cost|price)\b|\$|\busd\b", re.IGNORECASE)
-_SETTINGS = re.compile(
+_COST = _words(r"\b(?:cost|price)\b|\$|\busd\b")
+_SETTINGS = _words(
     r"\W*(?:command[- ]line |environment |config(?:uration)? |hyper-?)?"
-    r"(?:options?|param(?:eter)?s?|arg(?:ument)?s?|flags?|settings?|variables?|keys?|fields?|properties|property)\W*",
-    re.IGNORECASE,
+    r"(?:options?|param(?:eter)?s?|arg(?:ument)?s?|flags?|settings?|variables?|keys?|fields?|properties|property)\W*"
 )
-_CURVE = re.compile(r"\W*(?:epoch|step|iteration)\W*", re.IGNORECASE)
+_CURVE = _words(r"\W*(?:epoch|step|iteration)\W*")
 """The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
-_ALLOWED = re.compile(
+_ALLOWED = _words(
     r"time-?outs?\b|\b(?:quotas?|delays?|period|retention|uptime)\b|\b(?:ramp|warm)[- ]?(?:up|down)$|"
-    rf"\b(?:test|clip|audio|video|recording|frame|chunk|window) (?:length|duration)\b|{_SET}",
-    re.IGNORECASE,
+    rf"\b(?:test|clip|audio|video|recording|frame|chunk|window) (?:length|duration)\b|{_SET}"
 )
 """The name of a row of times that are set, not measured."""
-_SUMMED = re.compile(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*", re.IGNORECASE)
+_SUMMED = _words(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*")
 """The name of a row that sums up others."""
-_DEFAULT = re.compile(r"defaults?(?: values?)?", re.IGNORECASE)
-_IMPROVED = re.compile(r"optimi[sz]ed|\btuned|compiled|\bours\b|\bfast|speed-?up", re.IGNORECASE)
-_RATIO = re.compile(r"speed[- ]?up|\bfaster\b|^(?:relative )?speed$", re.IGNORECASE)
-_LINEAR = re.compile(r"\blinear (?:speed|scal)", re.IGNORECASE)
-_RUNS = re.compile(
-    r"^(?:(?-i:n)|(?:# |n |num |number of |no\. of )?(?:runs|seeds|repeats|repetitions))$", re.IGNORECASE
-)
-_INTERVAL = re.compile(
-    rf"(?:9\d(?:\.\d+)? ?% ?)?(?:ci|confidence intervals?|interval)(?: ?9\d ?%)?(?:\s*[(\[]\s*(?:{_UNIT}|%)\s*[)\]])?",
-    re.IGNORECASE,
+_DEFAULT = _words(r"defaults?(?: values?)?")
+_RATIO = _words(r"(?<!linear )speed[- ]?up|\bfaster\b|^(?:relative )?speed$")
+_RUNS = _words(r"^(?:(?-i:n)|(?:# |n |num |number of |no\. of )?(?:runs|seeds|repeats|repetitions))$")
+_INTERVAL = _words(
+    rf"(?:9\d(?:\.\d+)? ?% ?)?(?:ci|confidence intervals?|interval)(?: ?9\d ?%)?(?:\s*[(\[]\s*(?:{_UNIT}|%)\s*[)\]])?"
 )
 _BOUNDS = re.compile(rf"[(\[]?\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*(?P<high>{_NUMBER})\s*[)\]]?\s*(?:{_UNIT}|%)?")
 """The heading of a column of intervals, and a cell of it."""
 _SPREAD = re.compile(r"±|\+/-|\[\s*\d")
 """What stands beside a figure of several runs; without it, ``n`` may be the size of a problem."""
-_OF_RUNS = re.compile(
-    r"\b(?:of|over) (?P<of>[1-9]\d{0,5}) (?:runs|seeds|repeats|repetitions)\b|\bn ?= ?(?P<n>[1-9]\d{0,5})\b",
-    re.IGNORECASE,
+_OF_RUNS = _words(
+    r"\b(?:of|over) (?P<of>[1-9]\d{0,5}) (?:runs|seeds|repeats|repetitions)\b|\bn ?= ?(?P<n>[1-9]\d{0,5})\b"
 )
-_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(
-            r"^(?!.*\b(?:memory|ram|vram|cost|price|power|util|usage|hours?|burden)).*"
-            r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b",
-            re.IGNORECASE,
-        ),
-        "hardware",
-    ),
-    (re.compile(r"\bframework\b", re.IGNORECASE), "framework"),
-    (re.compile(r"^(?:data ?set|data|task)$", re.IGNORECASE), "data"),
+_HARDWARE = _words(
+    r"^(?!.*\b(?:memory|ram|vram|cost|price|power|util|usage|hours?|burden)).*"
+    r"\b(?:hardware|machine|system|device|gpus?|accelerator|instance)\b"
 )
+_NAMES = {
+    "hardware.description": _HARDWARE,
+    "framework": _words(r"\bframework\b"),
+    "data.name": _words(r"^(?:data ?set|data|task)$"),
+}
+"""The fields that are names, and the headings of these."""
 _AMOUNT = re.compile(r"[~≈]?\s*[\d.,]+ ?(?:[kKMGT]i?B?|B|k?W|[GM]?Hz|%)")
-_OF_MODEL = re.compile(r"model|\bname\b|network|method|config", re.IGNORECASE)
-_NOTHING = re.compile(
+_OF_MODEL = _words(r"model|\bname\b|network|method|config")
+_NOTHING = _words(
     r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various|yes|no|"
-    r"[\d.,]+ ?(?:[kMGT]i?B|k?W|[GM]Hz))\W*)?",
-    re.IGNORECASE,
+    r"[\d.,]+ ?(?:[kMGT]i?B|k?W|[GM]Hz))\W*)?"
 )
 """What a cell of words says that names nothing, or an amount."""
-_SYSTEM = re.compile(r"^systems?$", re.IGNORECASE)
 _REPORTED = tuple(
-    (re.compile(rf"(?<!to )(?<!to the )\b{words}\b", re.IGNORECASE), reported)
+    (_words(rf"(?<!to )(?<!to the )\b{words}\b"), reported)
     for words, reported in (("median", "median"), ("(?:mean|average)", "mean"), ("(?:best|fastest)", "best"))
 )
 
 
-_NO_SYSTEMS = (
-    *(_TIMES, _OTHER_TIMES, _QUALITY, _RATIO, _COST, _END, _SAYS_RATE, _OF_MACHINE, _RECORDED, _OF_INPUT),
-    re.compile(r"\b(?:mean|median|average|avg|peak|jitter|total|sum)\b", re.IGNORECASE),
+_NO_FIGURES = (_OTHER_TIMES, _QUALITY, _RATIO, _COST, _RECORDED, _OF_INPUT)
+_NO_SYSTEM = _words(
+    "|".join(rf"(?:{each.pattern})" for each in (_TIMES, _END, _SAYS_RATE))
+    + r"|\b(?:mean|median|average|avg|peak|jitter|total|sum|tokens?)\b"
 )
-"""What a heading says that is no name of one of several systems."""
+"""What a heading says that is no time or rate of one of several systems, and what is no name of one."""
 _OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
 """Fields that a heading states, and not the cell below it."""
 
@@ -640,7 +632,7 @@ def _passed_over(sums: bool, known: bool, longer: bool) -> str:
     return "has more cells than the heading" if longer else ""
 
 
-def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
+def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterator[tuple[int, _Fields]]:
     """The columns of a row that state something, and the fields; a row of times below another heading states none."""
     name = row[named].text if named < len(row) else ""
     turned = _TIMES.search(name) is not None or _ALLOWED.search(name) is not None
@@ -648,7 +640,8 @@ def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterato
         if at == named or not cell.text or (turned and not _TIMES.search(head.text)):
             continue
         text = with_points(cell.text, table.commas)
-        fields = [] if text is None else list(_fields_of(head.text, text))
+        said = f"{head.text} [{head.unit}]" if head.unit else head.text
+        fields = () if text is None else _fields_of(said, text)
         figure = fields[0][0] if fields else ""
         # A row of prices is none of what runs cost.
         costs = _COST.search(name) and not _COST.search(head.text)
@@ -713,10 +706,14 @@ def _unclear_columns(table: PublishedTable, named: int) -> tuple[set[tuple[int, 
 
 
 def _central(table: PublishedTable, columns: list[int]) -> list[int]:
-    """The columns of a mean or median, if all others are extremes or parts of it."""
+    """The column of a mean or median, if all others are extremes or parts of it; of a mean and a median the first."""
     heads = {at: words_of(table.header[at].text) for at in columns}
-    found = [at for at, head in heads.items() if any(word.search(head) for word, kind in _REPORTED if kind != "best")]
-    return found if all(_END.search(head) for at, head in heads.items() if at not in found) else []
+    centres = [word for word, kind in _REPORTED if kind != "best"]
+    found = [at for at, head in heads.items() if any(word.search(head) for word in centres)]
+    if not all(_END.search(head) for at, head in heads.items() if at not in found):
+        return []
+    of = {re.sub("|".join(word.pattern for word in centres), "", heads[at], flags=re.IGNORECASE) for at in found}
+    return found[:1] if len(of) == 1 else found
 
 
 def _holds(side: Mapping[str, Any], name: str) -> bool:
@@ -770,8 +767,13 @@ def _comparisons(
     return found, quoted
 
 
-def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
+@lru_cache(maxsize=1 << 16)
+def _fields_of(head: str, text: str) -> _Fields:
     """The fields of a side that a cell states below its heading."""
+    return tuple(_figures_of(head, text))
+
+
+def _figures_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     text = _ASIDE.sub("", _EMOJI.sub("", text).strip())
     match, written, head = _VALUE.fullmatch(text), head, words_of(head)
     of_time = _TIMES.search(head) and not _OTHER_TIMES.search(head) and not _RATES.search(written)
@@ -790,14 +792,13 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
         return
     if match is None:
         if not _NOTHING.fullmatch(text):
-            kinds = [kind for words, kind in _WORDS if words.search(head)]
             # A system is a database as often as a machine.
-            unsure = _SYSTEM.search(head) and lookup(text) is None
-            yield from ((_NAMES[kind], text) for kind in kinds if kind != "hardware" or not unsure)
+            unsure = {"hardware.description"} if head.lower().rstrip("s") == "system" and not lookup(text) else set()
+            yield from ((name, text) for name, words in _NAMES.items() if name not in unsure and words.search(head))
         return
     value, own = _number(match["value"]), match["unit"] or match["after"] or ""
     # With a sign it is a change, except a loss, which may be below 0.
-    if not math.isfinite(value) or text.startswith("+") or (value < 0 and not _LOSS.search(head)):
+    if not math.isfinite(value) or text.startswith("+") or (value < 0 and "loss" not in head.lower()):
         return
     unit = own or _unit_of(written)
     if _RUNS.match(head.strip()) and not unit and value.is_integer() and value > 0:
@@ -805,7 +806,7 @@ def _fields_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     elif head.lower() == "year" and re.fullmatch(r"(?:19|20)\d\d", text):
         yield "year", int(text)
     elif unit in ("x", "×", "") and _RATIO.search(head):
-        if not _OTHER_TIMES.search(head) and not _LINEAR.search(head):
+        if not _OTHER_TIMES.search(head):
             yield "ratio", value
     elif text.startswith("$") or (_COST.search(head) and unit.lower() in ("$", "usd")):
         if not any(words.search(head) for words in (_PER, _PRICE, _OTHER_TIMES)):
@@ -862,12 +863,9 @@ def _unit_of(head: str) -> str:
         return head.strip().lower()
     units = {
         (match["unit"] or match["last"] or match["named"] or match["first"] or "%").lower()
-        for match in _IN_HEADING.finditer(head)
+        for match in _IN_HEADING.finditer(words_of(head.replace("_", ", ")))
     }
     return units.pop() if len(units) == 1 else ""
-
-
-_NAMES = {"hardware": "hardware.description", "framework": "framework", "data": "data.name"}
 
 
 def _seconds_of(text: str) -> float | None:

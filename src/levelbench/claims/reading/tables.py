@@ -7,7 +7,7 @@ import html
 import html.parser
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ class QuotedCell:
 
     text: str
     line: int
+    unit: str = ""
+    """Of a heading, its unit where the documentation of the program that wrote it has it."""
 
 
 @dataclass
@@ -60,11 +62,15 @@ def _csv(path: Path, text: str) -> Iterator[PublishedTable]:
         # A record may have several lines.
         line = reader.line_num + 1
     if rows:
+        if {each.text for each in rows[0]} >= _HYPERFINE:
+            rows[0] = [replace(each, unit="s" if each.text in _HYPERFINE - {"command"} else "") for each in rows[0]]
         table = PublishedTable(path.stem, rows[0], rows[1 : MOST_ROWS + 1])
         table.commas = _commas(table, semicolons=dialect.delimiter == ";")
         yield from _widened(table)
 
 
+_HYPERFINE = frozenset(("command", "mean", "stddev", "median", "user", "system", "min", "max"))
+"""The columns of hyperfine's ``--export-csv``, all but the first in seconds."""
 _DECIMAL_COMMA = re.compile(r"[~≈$]?\s*[-+]?(?:\d{1,3}(?:\.\d{3})+,\d+|0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?![\d,])")
 _DECIMAL_POINT = re.compile(r"[~≈$]?\s*[-+]?\d+\.(?:\d{1,2}|\d{4,})(?!\d)")
 """Numbers that can be read in one way only: ``10,25`` and ``1.234,5``, or ``10.25``."""
@@ -292,5 +298,12 @@ def _span(text: str | None) -> int:
 
 
 def words_of(head: str) -> str:
-    """A heading such as ``wall_time_s`` in words."""
-    return head.replace("_", " ").strip()
+    """A heading such as ``wall_time_s`` in words, without the spread beside its figure (``± SD``, ``[95 % CI]``)."""
+    return _BESIDE.sub("", head.replace("_", " ")).strip()
+
+
+_BESIDE = re.compile(
+    r"(?<=[^\s(\[])\s*(?:(?:±|\+/-)\s*(?:(?:9\d ?% ?)?(?:ci|confidence interval)|st(?:an)?d(?:ard)?\.? ?"
+    r"(?:dev(?:iation)?|err(?:or)?)?\.?|s\.?d\.?|sem?|mad|iqr|σ)(?!\w)|[(\[]9\d ?% ?(?:ci|confidence intervals?)[)\]])",
+    re.IGNORECASE,
+)

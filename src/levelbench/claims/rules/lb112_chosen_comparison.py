@@ -46,15 +46,17 @@ _SAYS_QUALITY = re.compile(r"accura|qualit|top-?[15]\b|points?\b|loss|error|perp
 _ANSWERS = re.compile(r"\binfer|\bserv(?:es|ing)\b|\bprompts?\b|\bgenerat|\bdecod|\blatency\b", re.IGNORECASE)
 """Words for a trained network at work, whose answers are those of any batch."""
 _FIRST = re.compile(
-    r"\b(?:fastest|quickest)\b(?! (?:run|of (?:our|the|\w+ runs))\b)|\b(?:new|sets (?:a|the)) (?:\w+ )?record\b|"
+    r"(?<!our )(?<!my )(?<!its )(?<!their )\b(?:fastest|quickest)\b(?! (?:runs?|of (?:our|the|\w+ runs))\b)|"
+    r"\b(?:new|sets (?:a|the)) (?:\w+ )?record\b|\bworld[- ]record\b|\brecord[- ]breaking\b|"
     r"\b(?:state[- ]of[- ]the[- ]art|sota) (?:in |for )?(?:the )?(?:\w+ )?(?:speed|time)s?\b|"
-    r"\bfaster than (?:any|all|every)\b",
+    r"\bfaster than (?:any|all|every)(?:\b|one\b|body\b)",
     re.IGNORECASE,
 )
 """Words that compare with every known entry."""
 _OF_ANOTHER = re.compile(
     r"(?:\bnot?|\bnever|\bhardly|n['’]t)\b(?! only)(?: \w+){0,2}[- ]$|"
-    r"\b(?:after|behind|below|to|than|as|with|of|among|near|from|against|second|third)[- ](?:an? |the |our )?$",
+    r"\b(?:after|behind|below|to|than|as|with|without|of|among|near|from|against|times|half|second|third)[- ]"
+    r"(?:an? |the |our )?$|\b(?:how|what|why) (?:the )?$",
     re.IGNORECASE,
 )
 """What stands before such words where the first is another, or nobody says that this one is."""

@@ -477,11 +477,16 @@ def _recorded(submission: Submission) -> Iterator[tuple[str, SubmittedRun | Infe
 
 def records(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Every run and measurement names its record, and the record is among the available ones, if any."""
-    for place, stated in _recorded(entry.submission):
+    submission = entry.submission
+    held = {place for place, _, _ in _held(submission, entry.records or {})}
+    for place, stated in _recorded(submission):
         field, digest = f"{place}.record_digest", stated.record_digest
         if digest is None:
             if not entry.imported:
                 yield entry.warning("B178", field, "it is not stated")
+            if entry.records is not None and submission.origin is None and place not in held:
+                found = "it is not stated, and no record has the id of the run"
+                yield entry.error("B179", field, found, "provide the record, or make the entry again")
         elif not is_sha256(digest):
             yield entry.error("B176", field, f"it is {shown(digest)}")
         elif entry.records is not None and digest not in entry.records:
