@@ -261,7 +261,7 @@ def _declared(name: str, value: NDArray[Any]) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
 
-def _malformed(what: str, engine: OnnxEngine, found: object, count: int) -> DefinitionError:
+def _malformed(what: str, engine: OnnxEngine, found: Any, count: int) -> DefinitionError:
     held = (
         f" of {', '.join(type(each).__name__ for each in found) or 'nothing'}" if type(found) in (list, tuple) else ""
     )
