@@ -106,6 +106,10 @@ WRONG = {
         [3, 2],
         [2, 2],
     ),
+    "SoftmaxCrossEntropyLoss": (
+        lambda g, w: g.node("SoftmaxCrossEntropyLoss", w, g.constant([0, 2]), outputs=2)[1],
+        [2, 3],
+    ),
     "Split": (lambda g, w: g.node("Split", w, num_outputs=2, outputs=2)[1], [4]),
     "Where": (lambda g, w, v: g.node("Where", g.node("Greater", w, v), w, v), [2, 3], [3]),
 }

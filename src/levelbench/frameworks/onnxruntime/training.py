@@ -181,7 +181,7 @@ class _Run:
 
 def _trained(network: Network, graph: onnx.GraphProto, parameters: Sequence[str]) -> list[str]:
     """The parameters that the loss depends on; ``UnsupportedError`` where a gradient on the way would be wrong."""
-    needed, read = needed_nodes(graph, [network.loss])
+    needed, _ = needed_nodes(graph, [network.loss])
     moving, path = set(parameters), list[tuple[onnx.NodeProto, list[int]]]()
     for at in needed:
         node = graph.node[at]
@@ -191,7 +191,9 @@ def _trained(network: Network, graph: onnx.GraphProto, parameters: Sequence[str]
             continue
         if inside or node.domain not in ("", "ai.onnx") or node.op_type not in _RIGHT:
             raise _refused(network, f"its gradient of {node.op_type} is missing, or not known to be right")
-        moving.update(node.output[: len(node.output) if node.op_type == "Split" else 1])
+        # Of these two the second is of indices.
+        moving.update(node.output[:1] if node.op_type in ("MaxPool", "TopK") else node.output)
+        moving.discard("")
         path.append((node, places))
     shapes = {name: each.shape for name, each in infer_shapes(network).items()}
     reaching = {network.loss}
@@ -199,10 +201,9 @@ def _trained(network: Network, graph: onnx.GraphProto, parameters: Sequence[str]
         if reaching.isdisjoint(node.output):
             continue
         reaching.update(node.input[place] for place in places)
-        more = set(node.output[1:]) - {""}
         if node.op_type == "Split" and not reaching.issuperset(node.output):
             found = "an output that the loss does not depend on"
-        elif node.op_type not in ("MaxPool", "Split", "TopK") and more & read:
+        elif node.op_type != "Split" and not reaching.isdisjoint(node.output[1:]):
             found = "more outputs than its first"
         else:
             found = _wrong(node, places, shapes, parameters)
