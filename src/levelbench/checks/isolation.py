@@ -34,8 +34,6 @@ from levelbench.measure.forking import Child, ForkServer, can_fork, die_with_par
 if TYPE_CHECKING:
     from levelbench.checks.findings import Finding, Report
 
-SILENT_S: Final = 600.0
-"""A process of an engine, or of a node test, that says nothing for longer is taken to hang."""
 JsonLine = dict[str, Any]
 Say = Callable[[JsonLine], None]
 

@@ -33,9 +33,8 @@ from typing import Any, Final, TypeVar, final
 
 import msgspec
 
-from levelbench.checks.isolation import SILENT_S
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
-from levelbench.measure.forking import Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
+from levelbench.measure.forking import SILENT_S, Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
 from levelbench.records.locks import store_fault
 
 __all__ = [

@@ -19,8 +19,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from levelbench.checks.isolation import SILENT_S, JsonLine, Say, run_isolated
+from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.errors import UnknownNameError, UnsupportedError
+from levelbench.measure.forking import SILENT_S
 from levelbench.operators.contract import DType, OperatorBackend, Value
 from levelbench.operators.frameworks import open_framework
 
