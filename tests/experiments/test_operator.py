@@ -1,5 +1,8 @@
 """Plans of operator benchmarks: finished processes count, interrupted ones are repeated, frameworks take turns."""
 
+import signal
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -10,6 +13,7 @@ from levelbench.errors import LevelbenchError, MissingError, UsageError
 from levelbench.experiments import operators as benchmarks
 from levelbench.experiments.kernel import make_plan
 from levelbench.experiments.operators import BenchmarkJob, Note, OperatorBenchmarks
+from levelbench.experiments.processes import CrashError, ceilings_of, listen, patience
 from levelbench.operators import frameworks
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records import key_of
@@ -178,6 +182,33 @@ def test_a_crash_loses_only_its_own_problem(monkeypatch):
     benchmarks._survived(job, None, lambda: begun.append(1), lambda note: None)
     assert tried == [{}, {1: "its process was killed by signal 11 at Relu X=5 (Segmentation fault)"}]
     assert len(begun) == 2
+
+
+def test_a_process_that_says_nothing_for_its_time_is_killed_as_one_that_hangs():
+    pipe = subprocess.PIPE
+    hang = [sys.executable, "-c", "import os, sys, time; os.write(int(sys.argv[1]), b'{}\\n'); time.sleep(1000)"]
+    made = []
+
+    def begin(arguments, output, inherited):
+        made.append(subprocess.Popen([*hang, *arguments], stdin=pipe, stdout=output, pass_fds=tuple(inherited)))
+        return made[0]
+
+    notes, code, _ = listen("unused", BenchmarkJob(specification(), ".", seed=0), Note, begin=begin, silent_s=3.0)
+    assert (len(notes), code, made[0].poll()) == (1, -signal.SIGALRM, -signal.SIGKILL)
+    with pytest.raises(CrashError, match="said nothing for 600 s and was killed at Relu X=4"):
+        benchmarks._raise_failure(BenchmarkJob(specification(), ".", seed=0), [Note(path="x")], code, "")
+
+
+def test_only_frameworks_that_only_execute_are_waited_for_no_longer_than_ten_minutes():
+    assert [patience(name) for name in ("openvino", "numpy")] == [600.0, None]
+
+
+def test_a_framework_that_crashes_while_its_ceilings_are_measured_has_none():
+    def process():
+        benchmarks._raise_failure(BenchmarkJob(specification(), "."), [], -11, "Segmentation fault")
+
+    assert ceilings_of(process) == {}
+    assert ceilings_of(lambda: [Note(ceilings={"flop_s": {}}), Note(done=True)]) == {"flop_s": {}}
 
 
 def test_a_killed_process_is_not_a_crash(monkeypatch):

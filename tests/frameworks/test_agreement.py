@@ -33,6 +33,13 @@ def f32(*values):
     return np.array(values, np.float32)
 
 
+def test_a_neighbour_outside_of_an_image_adds_nothing_where_the_edge_is_infinite(backend):
+    image, grid = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), f32([[[-1.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]])
+    image[0, 0, 0, 0], image[0, 0, 3, 3] = np.nan, np.inf
+    (found,) = call(backend, operator_node("GridSample"), image, grid)
+    np.testing.assert_array_equal(found.ravel(), f32(3.0, np.inf, np.nan))
+
+
 def test_the_odd_pad_of_a_transposed_convolution_goes_to_the_start(backend):
     node = operator_node("ConvTranspose", output_shape=[2])
     assert call(backend, node, f32([[0, 1]]), f32([[1, 1]]))[0].tolist() == [[[1, 1]]]

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from levelbench.errors import MissingError, UnsupportedError
+from levelbench.errors import DefinitionError, MissingError, UnsupportedError
 from levelbench.frameworks.engines import EngineBackend, OnnxEngine
 from levelbench.frameworks.engines.iree import framework as iree
 from levelbench.frameworks.engines.openvino import framework as openvino
@@ -110,6 +110,27 @@ def test_what_an_engine_refuses_is_unsupported_in_its_own_words(backend):
     node = OperatorNode("Softmax", ("x",), ("y",), {"axis": 7})
     with pytest.raises(UnsupportedError, match="Softmax on Reference"):
         backend.operator(node).forward(np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda found: None, "gave None"),
+        (lambda found: [], "a list of nothing. Return a list of 1 array, one for each output"),
+        (lambda found: found[0], "a ndarray"),
+        (lambda found: (None,), "a tuple of NoneType"),
+        (lambda found: found * 2, "a list of ndarray, ndarray"),
+    ],
+)
+def test_an_answer_that_is_no_list_of_the_outputs_is_refused_in_words(change, said):
+    class Careless(Reference):
+        @staticmethod
+        def load(path):
+            run = Reference.load(path)
+            return lambda inputs: change(run(inputs))
+
+    with pytest.raises(DefinitionError, match=f"Relu on Reference: the function that load returned .*{said}"):
+        Careless().open().operator(OperatorNode("Relu", ("x",), ("y",))).forward(np.ones(3, np.float32))
 
 
 @pytest.mark.parametrize("change", [lambda x: pickle.loads(pickle.dumps(x)), lambda x: x.astype(">f4")])

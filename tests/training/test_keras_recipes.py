@@ -71,6 +71,7 @@ import sys
 
 import numpy as np
 
+from levelbench.errors import DefinitionError
 from levelbench.networks.native import NativeNetwork
 from levelbench.operators.frameworks import load_framework
 
@@ -94,6 +95,12 @@ class Listed(keras.Model):
         return first - second
 
 
+class Adding(keras.layers.Layer):
+    def call(self, x):
+        self.add_loss(keras.ops.mean(x))
+        return x
+
+
 def scores(model, *arrays):
     executor = backend.native(NativeNetwork(lambda: model).model(0))
     found = executor.infer(*[backend.array(np.array(each, np.float32)) for each in arrays])
@@ -110,6 +117,11 @@ less = keras.layers.Subtract()([a, b])
 listed, named, own = keras.Model([a, b], less), keras.Model({"b": b, "a": a}, less), Listed()
 own([np.ones((1, 1), np.float32)] * 2)
 found = {name: scores(each, [[5]], [[3]])[1] for name, each in {"list": listed, "names": named, "own": own}.items()}
+adding = scores(keras.Sequential([keras.Input((3,)), Adding(), keras.layers.Dense(4)]), np.ones((8, 3)))[0]
+try:
+    adding.forward(backend.array(np.ones((8, 3), np.float32)), backend.array(np.zeros(8, np.int64)))
+except DefinitionError as error:
+    found["added"] = str(error)
 print(json.dumps({"mean": mean.tolist(), **found}))
 """
 
@@ -206,6 +218,12 @@ def test_a_keras_model_takes_several_inputs_in_its_own_list_or_dictionary(framew
     assert (found["list"], found["own"], found["names"]) == ([[2]], [[2]], [[-2]])
 
 
+@pytest.mark.slow
+@BACKENDS
+def test_a_loss_that_a_layer_adds_in_its_call_is_refused_once_it_is_known(framework):
+    assert "add_loss" in called(framework)["added"]
+
+
 class Model:
     """What a recipe needs of a Keras model on JAX or TensorFlow."""
 
@@ -233,6 +251,20 @@ def test_losses_of_a_keras_models_layers_are_refused():
 
     with pytest.raises(DefinitionError, match="regularizers"):
         NativeNetwork(Regularised).model(0)
+
+
+@pytest.mark.parametrize("name", ["compute_loss", "train_step"])
+def test_a_keras_model_with_a_training_step_or_loss_of_its_own_is_refused(name):
+    own = type("Own", (Model,), {name: lambda self: None})
+    with pytest.raises(DefinitionError, match=f"Own has a {name} of its own, which a recipe does not call"):
+        NativeNetwork(own).model(0)
+
+
+def test_a_keras_model_with_losses_of_its_own_infers(tmp_path):
+    lines = ["from tests.training.test_keras_recipes import Model", "class Regularised(Model): losses = (0.5,)"]
+    lines.append("def build(): return Regularised(), {'x': ('batch', 2)}")
+    (tmp_path / "file.py").write_text("\n".join(lines))
+    assert load_native(f"{tmp_path / 'file.py'}:build").framework == "jax"
 
 
 def test_a_keras_model_without_weights_yet_is_refused():

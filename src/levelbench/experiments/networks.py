@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -30,9 +31,11 @@ from levelbench.experiments.kernel import (
 )
 from levelbench.experiments.processes import (
     ProcessNote,
+    ceilings_of,
     framework_ceilings,
     listen,
     need_folder,
+    patience,
     raise_reported,
     serve,
     survived,
@@ -270,8 +273,7 @@ def _ceilings(plan: NetworkPlan, store: Path, watcher: Watcher[NetworkRecord]) -
         wanted.update({(arm.framework, arm.device, dtype): specification for dtype in _other_dtypes(arm)})
     for (framework, _, dtype), specification in wanted.items():
         watcher.preparing(f"measuring the ceilings with {framework}")
-        notes = _process(NetworkJob(specification, str(store), "ceilings", dtype=dtype))
-        found += [note.ceilings for note in notes if note.ceilings is not None]
+        found.append(ceilings_of(partial(_process, NetworkJob(specification, str(store), "ceilings", dtype=dtype))))
     return merged(found)
 
 
@@ -310,7 +312,8 @@ def _survived(job: NetworkJob, begin: Callable[[], None], on_note: Callable[[Net
 
 def _process(job: NetworkJob, on_note: Callable[[NetworkNote], None] | None = None) -> list[NetworkNote]:
     """Carry out a job in a fresh process; returns its notes. Raises what it reported, or how it died."""
-    notes, code, output = listen(_CHILD, job, NetworkNote, on_note)
+    silent_s = patience(job.specification.arm.framework)
+    notes, code, output = listen(_CHILD, job, NetworkNote, on_note, silent_s=silent_s)
     _raise_failure(job, notes, code, output)
     return notes
 
@@ -319,7 +322,9 @@ def _raise_failure(job: NetworkJob, notes: Sequence[NetworkNote], code: int, out
     stage = next((note.stage for note in reversed(notes) if note.stage), "")
     specification = job.specification
     asked = f"{job.purpose} of {specification.case.title} on {specification.arm.title}"
-    raise_reported(notes, code, output, asked, f" at {stage}" if stage else "", 0)
+    at = f" at {stage}" if stage else ""
+    ceilings = job.purpose == "ceilings"
+    raise_reported(notes, code, output, asked, at or (" at its ceilings" if ceilings else ""), 0, begun=ceilings)
 
 
 if __name__ == "__main__":

@@ -34,9 +34,11 @@ from levelbench.experiments.kernel import (
 from levelbench.experiments.processes import (
     ProcessNote,
     Starter,
+    ceilings_of,
     framework_ceilings,
     listen,
     need_folder,
+    patience,
     raise_reported,
     serve,
     survived,
@@ -194,8 +196,9 @@ class OperatorBenchmarks(Kind[BenchmarkSpecification, BenchmarkRecord]):
                 if (framework := plan.arms[at].framework) in own:
                     continue
                 watcher.preparing(f"measuring the ceilings with {framework}")
-                notes = _process(BenchmarkJob(plan.arms[at], store, dtype=dtype), starter)
-                own[framework] = next(note.ceilings for note in notes if note.ceilings is not None)
+                own[framework] = ceilings_of(
+                    partial(_process, BenchmarkJob(plan.arms[at], store, dtype=dtype), starter)
+                )
             ceilings = merged(list(own.values()))
             before = measured_before(self, plan)
             outside: dict[tuple[str, int], tuple[float, OutsideCalls]] = {}
@@ -370,7 +373,7 @@ def _process(job: BenchmarkJob, starter: Starter, on_note: Callable[[Note], None
 
     ending: AbstractContextManager[list[int]] = ending_leftovers() if job.file else nullcontext([])
     with ending as left:
-        notes, code, output = listen(_CHILD, job, Note, hear, begin)
+        notes, code, output = listen(_CHILD, job, Note, hear, begin, patience(job.specification.framework))
     _raise_failure(job, notes, code, output)
     path = next((Path(note.path) for note in notes if note.path), None)
     if path is None:
@@ -404,7 +407,10 @@ def _raise_failure(job: BenchmarkJob, notes: Sequence[Note], code: int, output: 
     problems = job.specification.problems
     measured = sum(note.case is not None for note in notes)
     at = f" at {problems[measured].name}" if measured < len(problems) else ""
-    raise_reported(notes, code, output, f"a benchmark on {job.specification.framework}", at, measured)
+    ceilings = job.seed is None
+    at = " at its ceilings" if ceilings else at
+    asked = f"a benchmark on {job.specification.framework}"
+    raise_reported(notes, code, output, asked, at, measured, begun=ceilings)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ process that dies reports nothing, so the parent reports how it died and what it
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from typing import Any, Final, TypeVar, final
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError
-from levelbench.measure.forking import Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
+from levelbench.measure.forking import SILENT_S, Child, ForkServer, Start, can_fork, die_with_parent, end_on_interrupt
 from levelbench.records.locks import store_fault
 
 __all__ = [
@@ -47,7 +48,7 @@ __all__ = [
     "serve",
     "spawn",
 ]
-__all__ += ["death", "framework_ceilings", "reported_error", "survived"]
+__all__ += ["ceilings_of", "death", "framework_ceilings", "patience", "reported_error", "survived"]
 
 ROUNDS: Final = 5
 """Servers are replaced after this many processes of each arm."""
@@ -118,8 +119,8 @@ class Starter(AbstractContextManager["Starter"]):
         self._servers.clear()
 
 
-# Signals of a process's own crash; SIGKILL and SIGTERM come from others.
-_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+# Signals of a process's own crash, and what stands for a hang; SIGKILL and SIGTERM come from others.
+_CRASHES = {signal.SIGABRT, signal.SIGALRM, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
 
 
 class ProcessNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,10 +156,12 @@ def listen(
     note: type[N],
     on_note: Callable[[N], None] | None = None,
     begin: Begin | None = None,
+    silent_s: float | None = None,
 ) -> tuple[list[N], int, str]:
     """Carry out a job in a process of its own, alone: its notes, its exit code, and what it printed.
 
-    The process is what ``begin`` starts, and without it a new interpreter: ``python -m module``.
+    The process is what ``begin`` starts, and without it a new interpreter: ``python -m module``. After ``silent_s``
+    seconds without a note it is killed, and its exit code is that of SIGALRM.
     """
     read, write = os.pipe()
     with tempfile.TemporaryFile() as output:
@@ -171,19 +174,31 @@ def listen(
             with suppress(BrokenPipeError):
                 process.stdin.write(msgspec.json.encode(job))
                 process.stdin.close()
-            with os.fdopen(read, "rb") as pipe:
-                # The loop sleeps until a line comes, and ends with the process.
-                for line in pipe:
-                    notes.append(msgspec.json.decode(line, type=note, strict=False))
-                    if on_note is not None:
-                        on_note(notes[-1])
-            process.wait()
+            hangs = False
+            with os.fdopen(read, "rb", buffering=0) as pipe:
+                # The loop sleeps until something comes, and ends with the process.
+                text = b""
+                while not (hangs := not select.select([pipe], [], [], silent_s)[0]) and (more := pipe.read(1 << 16)):
+                    *lines, text = (text + more).split(b"\n")
+                    for line in lines:
+                        notes.append(msgspec.json.decode(line, type=note, strict=False))
+                        if on_note is not None:
+                            on_note(notes[-1])
+            if not hangs:
+                process.wait()
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
         output.seek(0)
-        return notes, process.wait(), output.read().decode(errors="replace")
+        return notes, -signal.SIGALRM if hangs else process.wait(), output.read().decode(errors="replace")
+
+
+def patience(framework: str) -> float | None:
+    """How long a process on it may say nothing: engines that only execute hang, and others take the time they need."""
+    from levelbench.operators.frameworks import load_framework
+
+    return None if load_framework(framework).trains else SILENT_S
 
 
 def reported_error(parts: tuple[str, str, str], exit_code: int, trace: str) -> LevelbenchError:
@@ -199,6 +214,8 @@ def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = Fal
     With ``crash`` it is a ``CrashError`` if the signal is that of a crash, such as SIGSEGV.
     """
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    if code == -signal.SIGALRM:
+        ended = f"said nothing for {SILENT_S:g} s and was killed"
     last = output.strip().splitlines()[-1:] or ["nothing printed"]
     do = "run the same command again to resume; --debug shows all that it printed"
     kind = CrashError if crash and -code in _CRASHES else LevelbenchError
@@ -207,18 +224,20 @@ def death(asked: str, code: int, output: str, at: str = "", *, crash: bool = Fal
     return error
 
 
-def raise_reported(notes: Sequence[ProcessNote], code: int, output: str, asked: str, at: str, index: int) -> None:
+def raise_reported(
+    notes: Sequence[ProcessNote], code: int, output: str, asked: str, at: str, index: int, *, begun: bool = False
+) -> None:
     """Raise what a process reported, or how it died; return if it finished.
 
     ``at`` names its stage, such as `` at Conv``, and ``index`` is its position. The error is a ``CrashError`` if the
-    record had begun, ``at`` is not empty and the signal is that of a crash.
+    record had ``begun``, as a note with its path shows, ``at`` is not empty and the signal is that of a crash.
     """
     told = next((note for note in notes if note.error is not None), None)
     if told is not None and told.error is not None:
         raise reported_error(told.error, told.exit_code, told.trace)
     if code == 0 and any(note.done for note in notes):
         return
-    error = death(asked, code, output, at, crash=bool(at) and any(note.path for note in notes))
+    error = death(asked, code, output, at, crash=bool(at) and (begun or any(note.path for note in notes)))
     if isinstance(error, CrashError):
         error.index = index
     raise error
@@ -237,6 +256,14 @@ def survived(attempt: Callable[[dict[int, str]], T]) -> T:
             if crash.index in crashed:
                 raise
             crashed = {**crashed, crash.index: crash.found}
+
+
+def ceilings_of(process: Callable[[], Sequence[Any]]) -> dict[str, Any]:
+    """The ceilings in a process's notes; empty after a crash: what is measured then shows whether it crashes, too."""
+    try:
+        return next(note.ceilings for note in process() if note.ceilings is not None)
+    except CrashError:
+        return {}
 
 
 def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[ProcessNote], None]], None]) -> int:

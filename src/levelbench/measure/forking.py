@@ -92,6 +92,10 @@ def can_fork() -> bool:
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
+SILENT_S: Final = 600.0
+"""A process of an engine, or of a node test, that says nothing for longer is taken to hang."""
+
+
 class Child(Protocol):
     """A process that was started: the part of ``subprocess.Popen`` that callers use."""
 

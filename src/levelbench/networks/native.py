@@ -167,6 +167,8 @@ class NativeNetwork:
         what = f"the network {self.name}"
         made = _attempt(what, (lambda: self.build(seed=seed)) if takes else self.build)
         model, *rest = _parts(made, what)
+        if is_keras(made):
+            refuse_own_training(made, what)
         torch = _is_torch(model)
         if not callable(model) or len(rest) > (0 if torch else 2) or isinstance(model, type):
             found = f"its function returns {'nothing' if made is None else f'a {type(made).__name__}'}"
@@ -218,6 +220,7 @@ class KerasFunction:
         )
         self._names = tuple(self.parameters), tuple(self.state)
         self._given = keras_arguments(model)
+        self._trains = False
 
     def __call__(
         self, parameters: Mapping[str, Any], state: Mapping[str, Any], *inputs: Any, training: bool
@@ -233,8 +236,11 @@ class KerasFunction:
             for each, name in zip(some, names, strict=True)
         ]
         # Not its stateless_call, which leaves out what a call does: its layers would not be told that it trains.
-        with keras.StatelessScope(state_mapping=pairs) as scope:
+        with keras.StatelessScope(state_mapping=pairs, collect_losses=training) as scope:
             outputs = self.model(*self._given(inputs), training=training)
+            if training and not self._trains:
+                refuse_own_training(self.model, "a Keras model")
+                self._trains = True
         fresh = [scope.get_current_value(each) for each in held[1]]
         return outputs, dict(zip(self._names[1], fresh, strict=True))
 
@@ -245,13 +251,26 @@ def _parts(made: Any, what: str) -> tuple[Any, ...]:
         return made if isinstance(made, tuple) and made else (made,)
     if not getattr(made, "built", True):
         raise DefinitionError(what, "its layers have no weights yet", "call the model once, or give it a keras.Input")
-    if getattr(made, "losses", ()):
-        found = "its layers add losses of their own (regularizers), which a recipe's loss does not contain"
-        raise DefinitionError(what, found, "leave them out, or write loss= of the recipe and decay in its optimizer")
     if _is_torch(made):
         return (made,)
     function = KerasFunction(made)
     return function, function.parameters, function.state
+
+
+def refuse_own_training(model: Any, what: str) -> None:
+    """``DefinitionError`` for a Keras model that trains by more than a recipe's loss and optimizer.
+
+    What a layer adds in its call (``add_loss``) is known after the call only.
+    """
+    for name in ("train_step", "compute_loss"):
+        owner = next((each for each in type(model).__mro__ if name in vars(each)), object)
+        if not owner.__module__.startswith(("keras.", "builtins")):
+            found = f"its class {owner.__name__} has a {name} of its own, which a recipe does not call"
+            raise DefinitionError(f"training {what}", found, "leave it out, and write loss= of the recipe")
+    if getattr(model, "losses", ()):
+        found = "its layers add losses of their own (regularizers, add_loss), which a recipe's loss does not contain"
+        do = "leave them out, or write loss= of the recipe and decay in its optimizer"
+        raise DefinitionError(f"training {what}", found, do)
 
 
 def _framework_of(model: object) -> str:

@@ -21,6 +21,7 @@ from onnx import numpy_helper
 
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.errors import UnknownNameError, UnsupportedError
+from levelbench.measure.forking import SILENT_S
 from levelbench.operators.contract import DType, OperatorBackend, Value
 from levelbench.operators.frameworks import open_framework
 
@@ -289,8 +290,6 @@ def tally(framework: str, results: Iterable[Result]) -> NodeTestCounts:
 
 
 _CHILD = f"{__name__}:run_in_process"
-_SILENT_S = 600.0
-"""A case that takes longer is taken to hang."""
 
 
 def run_conformance(
@@ -317,7 +316,7 @@ def run_conformance(
     while left := [name for name in operators if name not in results]:
         started = ""
         job = {"framework": framework, "device": device, "names": left}
-        ended = run_isolated(_CHILD, job, hear, silent_s=_SILENT_S)
+        ended = run_isolated(_CHILD, job, hear, silent_s=SILENT_S)
         if ended.error is not None:
             raise ended.error
         if not ended.how:

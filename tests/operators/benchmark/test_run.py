@@ -3,6 +3,7 @@
 import pytest
 
 from levelbench.operators.benchmark.measuring import backend_gemm, make_record, merged, pace
+from levelbench.operators.benchmark.watching import Seal
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records.benchmarks import BenchmarkRecord, BenchmarkSpecification
 
@@ -69,3 +70,11 @@ def test_a_problem_that_crashed_a_process_fails_without_being_tried(fake, specif
     cases = BenchmarkRecord.read(path).cases
     assert (cases[0].status, cases[0].reason) == ("failed", "killed by signal 11")
     assert cases[1].status == "measured"
+
+
+@pytest.mark.parametrize(("file", "heard"), [("/project/src/ir/op.cc", []), ("/home/me/op.py", ["sys._getframe"])])
+def test_frames_that_an_engine_names_after_its_files_in_c_are_not_the_users(file, heard):
+    seal = Seal()
+    seal._looked = []
+    exec(compile("hear('sys._getframe', ())", file, "exec"), {"hear": seal._hear})
+    assert seal._looked == heard

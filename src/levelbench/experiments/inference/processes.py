@@ -30,7 +30,7 @@ from levelbench.experiments.kernel import (
     measured_before,
     need_frameworks,
 )
-from levelbench.experiments.processes import ProcessNote, listen, need_folder, raise_reported, serve, survived
+from levelbench.experiments.processes import ProcessNote, listen, need_folder, patience, raise_reported, serve, survived
 from levelbench.records import key_of, new_id
 from levelbench.records.inference import FOLDER, InferenceArm, InferenceOutcome, InferenceRecord, InferenceSpecification
 from levelbench.records.processes import Planned
@@ -228,7 +228,8 @@ def _survived(
         begin()
         asked = structs.replace(job, id=new_id(), crashed=crashed.get(0, ""))
         with with_variables(job.specification.arm.threads):
-            notes, code, output = listen(_CHILD, asked, InferenceNote, on_note)
+            silent_s = patience(job.specification.arm.framework)
+            notes, code, output = listen(_CHILD, asked, InferenceNote, on_note, silent_s=silent_s)
         stage = next((note.stage for note in reversed(notes) if note.stage), "")
         what = f"inference of {job.specification.title} on {job.specification.arm.title}"
         raise_reported(notes, code, output, what, f" at {stage}" if stage else "", 0)

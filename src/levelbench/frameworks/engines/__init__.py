@@ -22,7 +22,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from levelbench.errors import MissingError, UnsupportedError
+from levelbench.errors import DefinitionError, MissingError, UnsupportedError
 from levelbench.frameworks import Float32Backend
 from levelbench.networks.executor import Executor, LiveArrays, require_inputs
 from levelbench.networks.inspect import needed_nodes
@@ -64,7 +64,8 @@ class OnnxEngine(Framework):
         """Compile the model in a file, whose inputs have fixed shapes, for the CPU, in float32 where it is float32.
 
         It uses the engine, ``os`` and nothing else: reports of the engine's faults quote its text. Whatever it raises
-        is reported as what the engine does not support, with the first line of the message.
+        is reported as what the engine does not support, with the first line of the message. What it returns gives a
+        list or tuple with an array for each output, which is checked.
         """
 
     @property
@@ -94,11 +95,16 @@ class OnnxEngine(Framework):
             except Exception as error:
                 raise self._refusal(what, error) from error
 
+        count = len(model.graph.output)
+
         def checked(inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[Any]]:
             try:
-                return run(inputs)
+                found = run(inputs)
             except Exception as error:
                 raise self._refusal(what, error) from error
+            if not isinstance(found, list | tuple) or len(found) != count or type(None) in map(type, found):
+                raise _malformed(what, self, found, count)
+            return found
 
         return checked
 
@@ -253,6 +259,15 @@ def fixed(
 
 def _declared(name: str, value: NDArray[Any]) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _malformed(what: str, engine: OnnxEngine, found: Any, count: int) -> DefinitionError:
+    held = (
+        f" of {', '.join(type(each).__name__ for each in found) or 'nothing'}" if type(found) in (list, tuple) else ""
+    )
+    answer = "None" if found is None else f"a {type(found).__name__}{held}"
+    do = f"return a list of {count} array{'s' if count > 1 else ''}, one for each output"
+    return DefinitionError(f"{what} on {engine.title}", f"the function that load returned gave {answer}", do)
 
 
 def _untrainable(asked: str, engine: OnnxEngine) -> UnsupportedError:

@@ -26,15 +26,38 @@ from levelbench.frameworks.onnxruntime.sessions import (
     refusal,
 )
 from levelbench.networks.executor import Executor, LiveArrays, require_inputs
-from levelbench.networks.inspect import needed_nodes
+from levelbench.networks.inspect import captured, needed_nodes
 from levelbench.networks.network import Network
+from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.values import Shape
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode
 
 Host = NDArray[Any]
 _READ = {"LayerNormalization": 3, "SoftmaxCrossEntropyLoss": 2}
 """How many outputs the gradient of an operator needs."""
-_POOLS = ("AveragePool", "MaxPool")
+# fmt: off
+_RIGHT = {
+    "Abs", "Add", "BatchNormalization", "Cast", "Clip", "Concat", "Conv", "Cos", "Div", "Erf", "Exp", "Expand",
+    "Flatten", "Gather", "GatherElements", "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "Identity",
+    "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg", "Pad",
+    "Pow", "Reciprocal", "ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceSum", "Relu", "Reshape",
+    "ScatterElements", "ScatterND", "Sigmoid", "Sin", "Slice", "Softmax", "SoftmaxCrossEntropyLoss", "Split",
+    "Sqrt", "Squeeze", "Sub", "Tanh", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where",
+}
+# fmt: on
+"""Operators whose gradients were found equal to the reference's, but for what :func:`_wrong` says.
+
+Of others some gradients are wrong without a word: AveragePool's where the batch is open (it may also end the process).
+"""
+# fmt: off
+_FLAT = {
+    "And", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
+    "NonZero", "Not", "Or", "Shape", "Size", "Xor",
+}
+# fmt: on
+"""Operators through which nothing is differentiated."""
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
 
 
 class TrainingBackend(NumpyBackend):
@@ -107,20 +130,14 @@ class TrainingExecutor(Executor):
         proto = network.to_proto()
         if drawn := sorted({each.op_type for each in nodes_of(proto)} & RANDOM_OPERATORS):
             raise _refused(network, f"{drawn[0]} would draw from a generator of its own")
+        _expand_gelu(proto.graph)
+        trained = _trained(network, proto.graph, list(self.parameters))
         for node in proto.graph.node:
-            if node.op_type in _POOLS and node.input[0] in self.parameters:
-                # It would end the process.
-                raise _refused(network, f"{node.op_type} of a parameter has no gradient there")
-            if node.op_type == "BatchNormalization" and not any(
-                each.name == "training_mode" and each.i for each in node.attribute
-            ):
-                raise _refused(network, "it would normalise by the batch where the network has fixed statistics")
             # Gradients read these outputs, although ONNX lets a model leave them out.
             for at in range(len(node.output), _READ.get(node.op_type, 0)):
                 node.output.append(f"{node.output[0]}.{at}")
-        graph = _with_gradients(network, proto, list(self.parameters))
-        made = {name for node in graph.graph.node for name in node.output}
-        gradients = [each for name in self.parameters if (each := f"{name}_grad") in made]
+        graph = _with_gradients(network, proto, trained) if trained else proto
+        gradients = [f"{name}_grad" for name in trained]
         return _Run(network, graph, [network.loss, *network.updates.values(), *gradients])
 
 
@@ -162,6 +179,104 @@ class _Run:
         return found
 
 
+def _trained(network: Network, graph: onnx.GraphProto, parameters: Sequence[str]) -> list[str]:
+    """The parameters that the loss depends on; ``UnsupportedError`` where a gradient on the way would be wrong."""
+    needed, _ = needed_nodes(graph, [network.loss])
+    moving, path = set(parameters), list[tuple[onnx.NodeProto, list[int]]]()
+    for at in needed:
+        node = graph.node[at]
+        places = [place for place, name in enumerate(node.input) if name in moving]
+        inside = moving.intersection(captured(node))
+        if not (places or inside) or node.op_type in _FLAT or _attribute(node, "to", _FLOATS[0]) not in _FLOATS:
+            continue
+        if inside or node.domain not in ("", "ai.onnx") or node.op_type not in _RIGHT:
+            raise _refused(network, f"its gradient of {node.op_type} is missing, or not known to be right")
+        # Of these two the second is of indices.
+        moving.update(node.output[:1] if node.op_type in ("MaxPool", "TopK") else node.output)
+        moving.discard("")
+        path.append((node, places))
+    shapes = {name: each.shape for name, each in infer_shapes(network).items()}
+    reaching = {network.loss}
+    for node, places in reversed(path):
+        if reaching.isdisjoint(node.output):
+            continue
+        reaching.update(node.input[place] for place in places)
+        if node.op_type == "Split" and not reaching.issuperset(node.output):
+            found = "an output that the loss does not depend on"
+        elif node.op_type != "Split" and not reaching.isdisjoint(node.output[1:]):
+            found = "more outputs than its first"
+        else:
+            found = _wrong(node, places, shapes, parameters)
+        if found:
+            raise _refused(network, f"its gradient of {node.op_type} would be wrong with {found}")
+    return [name for name in parameters if name in reaching]
+
+
+def _wrong(
+    node: onnx.NodeProto, places: Sequence[int], shapes: Mapping[str, Shape | None], parameters: Sequence[str]
+) -> str:
+    """What makes the gradients to the inputs at these places wrong, or nothing."""
+    kind = node.op_type
+    if kind in ("Clip", "Pad", "Pow", "SoftmaxCrossEntropyLoss") and places != [0]:
+        return "another trained input than its first"
+    if kind in ("Pow", "Where"):
+        made = shapes.get(node.output[0])
+        if made is None or any(shapes.get(node.input[place]) != made for place in places):
+            return "an input that is broadcast"
+    if kind == "Gemm" and 2 in places and not shapes.get(node.input[2]):
+        return "a bias without axes"
+    if kind == "Conv" and _attribute(node, "auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
+        return "auto_pad"
+    if kind.startswith("Scatter") and _attribute(node, "reduction", b"none") != b"none":
+        return "a reduction"
+    if kind == "LeakyRelu" and _attribute(node, "alpha", 0.01) < 0:
+        return "a negative alpha"
+    if kind == "BatchNormalization" and not _attribute(node, "training_mode", 0):
+        return "fixed statistics: it takes the batch's"
+    if kind == "LayerNormalization" and len(node.input) < 3:
+        return "no bias"
+    if kind == "MaxPool" and node.input[0] in parameters:
+        return "a parameter as its input: it ends the process"
+    return ""
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    return next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
+
+
+def _expand_gelu(graph: onnx.GraphProto) -> None:
+    """Put Gelu's approximation by tanh in simpler operators: the gradient would be that without the approximation."""
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        if node.op_type != "Gelu" or node.domain or _attribute(node, "approximate", b"none") != b"tanh":
+            nodes.append(node)
+            continue
+        (x,), (y,) = node.input, node.output
+        half, cubic, root, one = (
+            _constant(graph, f"{y}.{name}", value)
+            for name, value in (("half", 0.5), ("cubic", 0.044715), ("root", np.sqrt(2 / np.pi)), ("one", 1.0))
+        )
+        steps = [
+            ("Mul", x, x, "square"),
+            ("Mul", f"{y}.square", cubic, "scaled"),
+            ("Add", f"{y}.scaled", one, "factor"),
+            ("Mul", x, f"{y}.factor", "cube"),
+            ("Mul", f"{y}.cube", root, "angle"),
+        ]
+        nodes += [onnx.helper.make_node(kind, [a, b], [f"{y}.{made}"]) for kind, a, b, made in steps]
+        nodes.append(onnx.helper.make_node("Tanh", [f"{y}.angle"], [f"{y}.tanh"]))
+        steps = [("Add", f"{y}.tanh", one, "more"), ("Mul", f"{y}.more", half, "share")]
+        nodes += [onnx.helper.make_node(kind, [a, b], [f"{y}.{made}"]) for kind, a, b, made in steps]
+        nodes.append(onnx.helper.make_node("Mul", [x, f"{y}.share"], [y]))
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _constant(graph: onnx.GraphProto, name: str, value: float) -> str:
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(value, np.float32), name))
+    return name
+
+
 def _with_gradients(network: Network, proto: onnx.ModelProto, trained: Sequence[str]) -> onnx.ModelProto:
     """The network's graph with the gradient of its loss for each of these parameters, under ``NAME_grad``."""
     from onnxruntime.training import onnxblock
@@ -177,7 +292,7 @@ def _with_gradients(network: Network, proto: onnx.ModelProto, trained: Sequence[
                 block.requires_grad(name)
             block(network.loss)
             made, _ = block.to_model_proto()
-    except REFUSALS as error:
+    except (*REFUSALS, IndexError) as error:
         raise refusal(f"training {network.name}", error) from error
     graph = onnx.ModelProto()
     graph.CopyFrom(made)

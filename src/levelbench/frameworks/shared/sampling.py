@@ -33,12 +33,16 @@ def _combined(xp: ModuleType, x: Array, taps: Sequence[Sequence[_Tap]]) -> Array
     for choice in product(*taps):
         index: Any = 0
         weight: Any = 1
+        within: Any = None
         for tap, length in zip(choice, spatial, strict=True):
             inside = (tap.place >= 0) & (tap.place < length)
+            within = inside if within is None else within & inside
             index = index * length + xp.astype(xp.clip(tap.place, 0, length - 1), xp.int64)
             weight = weight * xp.where(inside, tap.weight, 0)
         shape = (*x.shape[:2], index.shape[1])
         values = xp.take_along_axis(flat, xp.broadcast_to(index[:, None], shape), axis=2)
+        # Not by the weight of zero alone, which would leave a NaN at the image's edge.
+        values = xp.where(within[:, None], values, xp.zeros_like(values))
         found.append(values * xp.astype(weight[:, None], x.dtype))
     return sum(found[1:], found[0])
 

@@ -38,7 +38,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from levelbench.errors import DefinitionError
-from levelbench.networks.native import NativeModel, is_keras, keras_arguments
+from levelbench.networks.native import NativeModel, is_keras, keras_arguments, refuse_own_training
 
 
 class LiveTensors(CheckedArrays):
@@ -561,6 +561,7 @@ class TorchModule(LeafExecutor):
             self._module = self._module.to(memory_format=torch.channels_last)
         called = _keras_called(self._module) if is_keras(self._module) else self._module
         self._call = called if mode == "eager" else compiled(called)
+        self._asked = not is_keras(self._module)
         named = dict(_keras_tensors(self._module) if is_keras(self._module) else self._module.named_parameters())
         self._leaves = {name: each for name, each in named.items() if each.requires_grad}
         self.trained = self._leaves
@@ -585,6 +586,9 @@ class TorchModule(LeafExecutor):
         model, rest = self._model, inputs[count:]
         with self._numerics.around():
             found = self._call(*self._numerics.inputs(inputs[:count]))
+            if not self._asked:
+                refuse_own_training(self._module, model.name)
+                self._asked = True
             loss = model.loss(found, *rest) if callable(model.loss) else _cross_entropy(found, model.smoothing, *rest)
         if not isinstance(loss, Tensor) or loss.dim():
             raise DefinitionError(f"the loss of {self._model.name!r}", "it is not a scalar tensor", "return the mean")

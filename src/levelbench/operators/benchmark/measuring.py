@@ -448,7 +448,7 @@ def _makers(framework: Framework, backend: OperatorBackend, device: str, dtype: 
     try:
         maker = backend_gemm(backend, dtype)
         maker(8)[0]()
-    except UnsupportedError:
+    except Exception:  # noqa: BLE001  # the boundary to a framework: what is measured then shows what fails
         return {}
     return {dtype: maker}
 

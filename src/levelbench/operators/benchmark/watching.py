@@ -103,8 +103,9 @@ class Seal:
         if event in _LOOKS and self._looked is not None and len(self._looked) < _MOST_LOOKS:
             # Looking for the caller is heard, too.
             heard, self._looked = self._looked, None
-            frame = sys._getframe(1)
-            self._looked = [*heard, event] if is_foreign(frame.f_code.co_filename) else heard
+            file = sys._getframe(1).f_code.co_filename
+            # TVM makes frames of its own, with the names of its files in C++.
+            self._looked = [*heard, event] if file.endswith(".py") and is_foreign(file) else heard
 
     def watch(self, name: str, read: Callable[[], object]) -> None:
         """Remember a setting, instead of one of that name."""
