@@ -176,9 +176,11 @@ def listen(
                 process.stdin.close()
             hangs = False
             with os.fdopen(read, "rb", buffering=0) as pipe:
+                waiting, text = select.poll(), b""
+                waiting.register(pipe, select.POLLIN)
+                wait_ms = None if silent_s is None else 1000 * silent_s
                 # The loop sleeps until something comes, and ends with the process.
-                text = b""
-                while not (hangs := not select.select([pipe], [], [], silent_s)[0]) and (more := pipe.read(1 << 16)):
+                while not (hangs := not waiting.poll(wait_ms)) and (more := pipe.read(1 << 16)):
                     *lines, text = (text + more).split(b"\n")
                     for line in lines:
                         notes.append(msgspec.json.decode(line, type=note, strict=False))

@@ -105,7 +105,7 @@ class Seal:
             heard, self._looked = self._looked, None
             file = sys._getframe(1).f_code.co_filename
             # TVM makes frames of its own, with the names of its files in C++.
-            self._looked = [*heard, event] if file.endswith(".py") and is_foreign(file) else heard
+            self._looked = [*heard, event] if is_foreign(file) and not file.endswith((".cc", ".h")) else heard
 
     def watch(self, name: str, read: Callable[[], object]) -> None:
         """Remember a setting, instead of one of that name."""
