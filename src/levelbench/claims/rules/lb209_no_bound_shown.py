@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from levelbench.claims.rule import Diagnostic, read_rule
-from levelbench.claims.rules._common import guilty, not_stated, number, sides
+from levelbench.claims.rules._common import guilty, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim
 from levelbench.report.numbers import plural
 
@@ -18,6 +18,7 @@ _EFFICIENCY = re.compile(
     re.IGNORECASE,
 )
 """What gives the claim as a share of its limit."""
+_RATE = re.compile(r"flop|\bt?ops\b", re.IGNORECASE)
 _DO = "show the limit with it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
 
 
@@ -35,13 +36,22 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
 
 def _stated(claim: Claim) -> Iterator[Diagnostic]:
     """Figures that have a limit, in a claim that gives none."""
-    ranks = sorted({point.ranks for point in claim.scaling})
+    ranks = {point.ranks for point in claim.scaling}
+    for pair in pairs(claim):
+        if pair.comparison.base_kind == "one-process" and not claim.compositions:
+            ranks |= {side.workload.ranks for side in (pair.new, pair.base) if side.workload.ranks is not None}
     if len(ranks) > 1:
-        what = f"the limit of the scaling from {ranks[0]:,} to {plural(ranks[-1], 'rank')}"
+        what = f"the limit of the scaling from {min(ranks):,} to {plural(max(ranks), 'rank')}"
         yield not_stated("bound", what, _DO, claim.where)
-    for field, side in sides(claim):
-        rate = side.operations
-        if rate.flops is not None and rate.share_of_peak is None:
+    rates = [(field, side, side.operations) for field, side in sides(claim) if side.operations.flops is not None]
+    praised = {each.new for each in claim.comparisons} or {side.name for _, side, _ in rates}
+    if any(rate.share_of_peak is not None for _, side, rate in rates if side.name in praised):
+        return
+    # A rate that is compared or in the title is claimed; a peak is the limit.
+    if not claim.comparisons and not _RATE.search(claim.title):
+        return
+    for field, side, rate in rates:
+        if rate.flops is not None and rate.share_of_peak is None and "peak" not in (rate.counted_as or "").lower():
             what = f"which share of the limit the {number(rate.flops)} FLOP/s of '{side.name}' are"
             yield not_stated(f"{field}.operations.share_of_peak", what, _DO, side.where)
 
