@@ -195,7 +195,7 @@ def test_a_network_is_trained_once_kept_measured_and_resumed(call, tmp_path, mon
 def in_this_process(monkeypatch):
     """What a fresh process would do, without the time that it takes to start."""
 
-    def listen(module, job, note, on_note):
+    def listen(module, job, note, on_note, silent_s):
         notes = []
 
         def tell(each):
