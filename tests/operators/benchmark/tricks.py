@@ -111,7 +111,8 @@ def trick(x):
         """
 Softmax.shape = 300, 1200
 def trick(x):
-    y = honest(x)
+    for _ in range(5):  # much work beside copies, whose time a busy machine raises
+        y = honest(x)
     for frame in frames_of_an_error():
         if frame.f_code.co_name == "timed":
             found = frame.f_locals
