@@ -115,3 +115,40 @@ def test_a_type_that_the_operator_chooses_is_no_coarser_one(reference):
     x = np.linspace(-1, 1, 12, dtype=np.float32)
     results = Results([x], [x.astype(np.float16)])
     assert not check(operator_node("Cast", ["x"], to=10), results, None, reference).wrong
+
+
+def cancelling(seed):
+    """Two vectors of float32 whose product is far smaller than its terms, in float32 by two orders of summation."""
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((2, 6)).astype(np.float32)
+    b[-1] = -np.dot(a[:-1].astype(np.float64), b[:-1].astype(np.float64)) / a[-1] * (1 + 1e-4)
+    terms = a * b
+    return [a, b], [np.asarray(np.add.reduce(terms)), np.asarray(terms[::-1].cumsum(dtype=np.float32)[-1])]
+
+
+def test_terms_that_cancel_accuse_no_order_of_summation(reference):
+    node = operator_node("MatMul", ["a", "b"])
+    for seed in range(100):
+        inputs, sums = cancelling(seed)
+        assert [check(node, Results(inputs, [each]), 12.0, reference).wrong for each in sums] == ["", ""]
+
+
+def test_terms_that_cancel_excuse_no_lower_precision(reference):
+    node = operator_node("MatMul", ["a", "b"])
+    caught = 0
+    for seed in range(100):
+        inputs, _ = cancelling(seed)
+        rounded = [(each.view(np.uint32) & 0xFFFFE000).view(np.float32) for each in inputs]
+        found = np.asarray(np.dot(*rounded))
+        caught += bool(check(node, Results(inputs, [found]), 12.0, reference).wrong)
+    assert caught >= 95
+
+
+def test_a_gradient_whose_terms_cancel_is_not_accused(reference):
+    node = operator_node("MatMul", ["a", "b"])
+    for seed in range(50):
+        (given, b), sums = cancelling(seed)
+        a, b, given = np.ones((1, 1), np.float32), b[None], given[None]
+        for each in sums:
+            results = Results([a, b], [a @ b], [each.reshape(1, 1), a.T @ given], [given])
+            assert check(node, results, 12.0, reference).wrong == ""

@@ -12,6 +12,7 @@ import random
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -25,6 +26,7 @@ from levelbench.checks.arrays import (
     errors,
     is_float,
     largest,
+    sensitivity,
     tolerance_for,
     unit_roundoff,
 )
@@ -192,16 +194,17 @@ def check(
     found: list[Correctness] = []
     for part in parts_of(node, shapes, first.shape, flops, direction):
         try:
-            pairs = _pairs(node, results, part, make(node))
+            compared = _Compared(node, results, part, make(node))
+            pairs = compared.pairs()
         except UnsupportedError as error:
             return Correctness(checked=f"not checked: there is no reference ({error.found})")
         if direction == "forward" and node.domain == CUSTOM_DOMAIN:
             given = sum(each is not None for each in results.outputs)
             if len(pairs) < given:
                 return Correctness(checked=f"not checked: the reference gives {len(pairs)} of {given} outputs")
-        if pairs and all(_subnormal(actual, wanted) for _, actual, wanted in pairs):
+        if pairs and all(_subnormal(each.actual, each.expected) for each in pairs):
             return Correctness(checked="not checked: its results are subnormal numbers, which may be flushed to zero")
-        found += [_judge(node, what, actual, wanted, shapes, direction) for what, actual, wanted in pairs]
+        found += [_judge(compared, each, shapes) for each in pairs]
         found.append(Correctness(checked=part.label))
     wrong = "; ".join(each.wrong for each in found if each.wrong)
     parts = ", ".join(dict.fromkeys(each.checked for each in found if each.checked and not each.errors))
@@ -238,50 +241,106 @@ def _subnormal(actual: Host, wanted: Host) -> bool:
     return bool((np.abs(wanted.astype(np.float64)) < float(ml_dtypes.finfo(actual.dtype).tiny)).all())
 
 
-def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator) -> list[tuple[str, Host, Host]]:
-    """(name of what is compared, the framework's value, the reference's value)."""
-    fixed = structural(node)
-    inputs = [
-        each.astype(np.float64) if each is not None and at not in fixed and is_float(each.dtype) else each
-        for at, each in enumerate(part.of_inputs(results.inputs))
-    ]
-    with np.errstate(all="ignore"):
-        if results.gradients is None:
-            before = [None if each is None else zlib.crc32(each.tobytes()) for each in results.outputs]
-            wanted = reference.forward(*inputs)
-            if before != [None if each is None else zlib.crc32(each.tobytes()) for each in results.outputs]:
-                raise UnsupportedError("a comparison", "it writes to the results", "compute what is expected")
-            named = zip(node.outputs, results.outputs, wanted, strict=False)
-            pairs = [(name, a, b) for name, a, b in named if a is not None and b is not None]
-            # Parts are defined only for the first output.
-            pairs = pairs if part.whole else pairs[:1]
-            return [(f"output {name!r}", select(a, part.output), np.asarray(b)) for name, a, b in pairs]
-        given = [
-            None if each is None else select(each, part.output).astype(np.float64) if is_float(each.dtype) else each
-            for each in results.given
+@dataclass(frozen=True)
+class _Pair:
+    """What is compared: the framework's value, and what the reference gives at position ``at``."""
+
+    name: str
+    at: int
+    actual: Host
+    expected: Host
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A part of the results, beside the reference operator."""
+
+    node: OperatorNode
+    results: Results
+    part: Part
+    reference: Operator
+
+    @property
+    def backward(self) -> bool:
+        """Whether gradients are compared."""
+        return self.results.gradients is not None
+
+    def inputs(self) -> list[Host | None]:
+        """The part's inputs, in float64."""
+        fixed = structural(self.node)
+        return [
+            each.astype(np.float64) if each is not None and at not in fixed and is_float(each.dtype) else each
+            for at, each in enumerate(self.part.of_inputs(self.results.inputs))
         ]
-        _, pullback = reference.vjp(*inputs)
-        gradients = pullback(*given)
-    found = []
-    for at in part.gradients:
-        actual, expected = results.gradients[at], gradients[at]
-        if actual is not None and expected is not None:
-            name = f"gradient of {node.inputs[at]!r}"
-            found.append((name, select(actual, part.inputs[at]), np.asarray(expected)))
-    return found
+
+    def evaluate(self, inputs: Hosts) -> list[Host | None]:
+        """What the reference gives for these inputs: outputs, or gradients by input. Raises ``UnsupportedError``."""
+        with np.errstate(all="ignore"):
+            if self.backward:
+                given = [
+                    select(each, self.part.output).astype(np.float64)
+                    if each is not None and is_float(each.dtype)
+                    else each
+                    for each in self.results.given
+                ]
+                _, pullback = self.reference.vjp(*inputs)
+                found = pullback(*given)
+            else:
+                before = _checksums(self.results.outputs)
+                found = self.reference.forward(*inputs)
+                if before != _checksums(self.results.outputs):
+                    raise UnsupportedError("a comparison", "it writes to the results", "compute what is expected")
+            return [None if each is None else np.asarray(each) for each in found]
+
+    def pairs(self) -> list[_Pair]:
+        """All that can be compared."""
+        expected = self.evaluate(self.inputs())
+        if self.results.gradients is not None:
+            places = [(f"gradient of {self.node.inputs[at]!r}", at, self.part.inputs[at]) for at in self.part.gradients]
+            found = self.results.gradients
+        else:
+            # Parts are defined only for the first output.
+            names = list(enumerate(self.node.outputs))[: None if self.part.whole else 1]
+            places = [(f"output {name!r}", at, self.part.output) for at, name in names]
+            found = self.results.outputs
+        pairs = []
+        for name, at, selection in places:
+            if at < min(len(found), len(expected)):
+                actual, wanted = found[at], expected[at]
+                if actual is not None and wanted is not None:
+                    pairs.append(_Pair(name, at, select(actual, selection), wanted))
+        return pairs
+
+    def slack(self, pair: _Pair, length: int) -> Host | None:
+        """By how much rounding the inputs moves a result: where terms cancel, it says nothing of their size."""
+
+        def moved(inputs: Hosts) -> list[Host | None] | None:
+            try:
+                return self.evaluate(inputs)
+            except UnsupportedError:
+                return None
+
+        fixed = frozenset(structural(self.node))
+        return sensitivity(moved, self.inputs(), pair.expected, pair.at, pair.actual.dtype, length, fixed)
 
 
-def _judge(node: OperatorNode, what: str, actual: Host, expected: Host, shapes: Shapes, direction: str) -> Correctness:
+def _checksums(arrays: Hosts) -> list[int | None]:
+    return [None if each is None else zlib.crc32(each.tobytes()) for each in arrays]
+
+
+def _judge(compared: _Compared, pair: _Pair, shapes: Shapes) -> Correctness:
+    what, actual, expected = pair.name, pair.actual, pair.expected
     if actual.shape != expected.shape:
         return Correctness(f"{what} has shape {actual.shape}, expected {expected.shape}")
-    tolerance = Tolerance(0.0, 0.0, f"{actual.dtype} is exact")
+    tolerance, slack = Tolerance(0.0, 0.0, f"{actual.dtype} is exact"), None
     if is_float(actual.dtype):
         # Not at the top: the probes watch calls as a benchmark does.
         from levelbench.operators.probes.forward import sum_length
 
-        length = sum_length(node if direction == "forward" else None, shapes)[0]
+        length = sum_length(None if compared.backward else compared.node, shapes)[0]
         tolerance = tolerance_for(actual.dtype, length=length, scale=largest(expected), results=actual.size)
-    wrong = compare_values(what, actual, expected, tolerance)
+        slack = partial(compared.slack, pair, length)
+    wrong = compare_values(what, actual, expected, tolerance, slack)
     if actual.dtype.kind not in "biufc" and not is_float(actual.dtype):
         return Correctness(wrong or "", str(tolerance))
     measured = errors(actual, expected).to_dict()

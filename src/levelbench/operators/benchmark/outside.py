@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
+from levelbench.errors import UnsupportedError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.resources import waited_ns
 from levelbench.operators.benchmark.checking import Results, check
@@ -103,17 +104,16 @@ def call_from_outside(
             return OutsideCalls("unchecked", f"not checked: called from outside, with new contents, it fails: {found}")
         if too_long := caller.too_long():
             return OutsideCalls("refused", too_long)
-        wanted: list[JsonLine] = []
-        asked["samples"] = [write_arrays(folder, f"given{at}", given) for at, (given, _) in enumerate(caller.kept)]
-        ended = run_isolated(f"{__name__}:refer", asked, wanted.append, timeout_s=_TIMEOUT_S)
-        if ended.error is not None or ended.how or len(wanted) < len(caller.kept):
-            found = ended.error.found if ended.error is not None else f"its process ended: {ended.how or 'early'}"
-            return OutsideCalls("unchecked", f"not checked: there is no reference in a process of its own ({found})")
-        told = [read_arrays(folder, line["wanted"]) for line in wanted]
+        try:
+            told = _told(folder, asked, [given for given, _ in caller.kept])
+        except UnsupportedError as error:
+            reason = f"not checked: there is no reference in a process of its own ({error.found})"
+            return OutsideCalls("unchecked", reason)
         results = [(outputs, each) for (_, outputs), each in zip(caller.kept, told, strict=False)]
         for (given, outputs), expected in zip(caller.kept, told, strict=False):
             node = node_of(problem)
-            judged = check(node, Results(given, outputs), None, partial(_Told, outputs=expected))
+            reference = partial(_Told, folder=folder, asked=asked, outputs=expected)
+            judged = check(node, Results(given, outputs), None, reference)
             if judged.wrong:
                 return OutsideCalls("wrong", f"called from outside, with new contents: {judged.wrong}", results)
             if judged.checked.startswith("not checked"):
@@ -122,13 +122,26 @@ def call_from_outside(
 
 
 class _Told(Operator):
-    """A reference whose results are known."""
+    """A reference in a process of its own, whose first results are known."""
 
-    def __init__(self, node: OperatorNode, outputs: Sequence[Host | None]) -> None:
-        self.node, self._outputs = node, tuple(outputs)
+    def __init__(self, node: OperatorNode, folder: Path, asked: JsonLine, outputs: Sequence[Host | None]) -> None:
+        self.node, self._folder, self._asked = node, folder, asked
+        self._first: Sequence[Host | None] | None = outputs
 
-    def forward(self, *_: Array) -> tuple[Array, ...]:
-        return self._outputs
+    def forward(self, *inputs: Array) -> tuple[Array, ...]:
+        found, self._first = self._first, None
+        return tuple(_told(self._folder, self._asked, [inputs])[0] if found is None else found)
+
+
+def _told(folder: Path, asked: JsonLine, samples: Sequence[Sequence[Host | None]]) -> list[list[Host | None]]:
+    """The reference's results for each of ``samples``, from a process of its own; ``UnsupportedError`` if it fails."""
+    request = asked | {"samples": [write_arrays(folder, f"given{at}", given) for at, given in enumerate(samples)]}
+    wanted: list[JsonLine] = []
+    ended = run_isolated(f"{__name__}:refer", request, wanted.append, timeout_s=_TIMEOUT_S)
+    if ended.error is not None or ended.how or len(wanted) < len(samples):
+        found = ended.error.found if ended.error is not None else f"its process ended: {ended.how or 'early'}"
+        raise UnsupportedError("a reference in a process of its own", found, "say what is expected without it")
+    return [read_arrays(folder, line["wanted"]) for line in wanted]
 
 
 class _Shared:
