@@ -42,7 +42,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 LONGEST_FIRST = """
-experiments/test_teams experiments/test_teams_nodes operators/probes/test_right_operators
+test_docs experiments/test_teams experiments/test_teams_nodes operators/probes/test_right_operators
 networks/zoo/test_vision_frameworks experiments/test_campaign experiments/test_programs
 frameworks/jax/test_jax_gradients cli/test_run_verb operators/custom/test_tutorial networks/zoo/test_others_frameworks
 frameworks/test_conformance tasks/test_vision_recipes report/test_html_runs

@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -147,25 +148,31 @@ def test_a_rank_that_stops_as_mpi_starts_is_named_and_ends_the_others(tmp_path):
     assert error.found.startswith("rank 1 did not answer, stopped")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("engine", "stage"),
-    [("process", "rendezvous"), ("torchrun", "middle"), ("mpi", "evaluation"), ("process", "end")],
-)
-def test_a_rank_that_stops_at_any_stage_is_named(tmp_path, engine, stage):
-    pytest.importorskip("torch" if engine != "mpi" else "mpi4py")
-    error = stopped_run(tmp_path, engine, stage, "SIGSTOP", 30.0)
-    assert error.found.startswith("rank 1 did not answer")
+STOPPED = [("process", "rendezvous"), ("torchrun", "middle"), ("mpi", "evaluation"), ("process", "end")]
+HANGING = [("process", "start"), ("mpi", "start"), ("process", "exit"), ("mpi", "exit")]
+
+
+@pytest.fixture(scope="module")
+def awaited(tmp_path_factory):
+    """The runs of which a rank stops or hangs, four at a time: each waits half a minute for its rank."""
+    runs = [(*each, how) for each, how in [(e, "SIGSTOP") for e in STOPPED] + [(e, "hang") for e in HANGING]]
+    with ThreadPoolExecutor(4) as pool:
+        yield {run: pool.submit(stopped_run, tmp_path_factory.mktemp("run"), *run, 30.0) for run in runs}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("engine", "stage"), [("process", "start"), ("mpi", "start"), ("process", "exit"), ("mpi", "exit")]
-)
-def test_a_rank_that_hangs_where_no_timeout_ends_it_is_named(tmp_path, engine, stage):
+@pytest.mark.parametrize(("engine", "stage"), STOPPED)
+def test_a_rank_that_stops_at_any_stage_is_named(awaited, engine, stage):
     pytest.importorskip("torch" if engine != "mpi" else "mpi4py")
-    error = stopped_run(tmp_path, engine, stage, "hang", 30.0)
-    assert error.found.startswith("rank 1 did not answer, while the others waited for it")
+    assert awaited[engine, stage, "SIGSTOP"].result().found.startswith("rank 1 did not answer")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "stage"), HANGING)
+def test_a_rank_that_hangs_where_no_timeout_ends_it_is_named(awaited, engine, stage):
+    pytest.importorskip("torch" if engine != "mpi" else "mpi4py")
+    found = awaited[engine, stage, "hang"].result().found
+    assert found.startswith("rank 1 did not answer, while the others waited for it")
 
 
 @pytest.mark.slow
