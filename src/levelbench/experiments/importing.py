@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -527,9 +527,14 @@ def _own(values: Iterable[object]) -> list[object]:
         code = getattr(getattr(each, "__func__", each), "__code__", None)
         module = sys.modules.get(getattr(each, "__module__", None) or type(each).__module__)
         file = code.co_filename if code is not None else getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and is_own(Path(file).resolve()):
+        if isinstance(file, str) and file.endswith(".py") and _own_file(os.path.abspath(file)):  # noqa: PTH100
             found.append(each)
     return found
+
+
+@lru_cache(4096)
+def _own_file(file: str) -> bool:
+    return is_own(Path(file).resolve())
 
 
 def _is_installed(name: str, given: tuple[object, ...], named: Mapping[str, object]) -> bool:
