@@ -7,7 +7,7 @@ traced by ``tf.function`` has the sizes of the trace; asking for a value or size
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, reduce
@@ -448,27 +448,60 @@ def traced_for_xla(xla: bool) -> Iterator[None]:
         _BY_XLA.reset(before)
 
 
-_ASSUMED: ContextVar[tuple[Any, list[Raw]]] = ContextVar("the graph being traced, and what it assumes")
+class Assumed:
+    """What a graph takes for granted: conditions, and arrays of which :func:`all_small` holds.
+
+    These make one condition for the whole graph: an operation costs more than the numbers of a small network.
+    """
+
+    def __init__(self) -> None:
+        self.graph: Any = tf.compat.v1.get_default_graph()
+        self._conditions: list[Raw] = []
+        self._small: dict[Any, Raw] = {}
+
+    def add(self, condition: Raw | list[Raw]) -> None:
+        """Take one for granted, or that some arrays are small."""
+        if isinstance(condition, list):
+            self._small.update({each.ref(): each for each in condition})
+        else:
+            self._conditions.append(condition)
+
+    def holds(self) -> Raw | None:
+        """Whether all of it is true, if there is any."""
+        found = [*self._conditions, *([all_small(self._small.values())] if self._small else [])]
+        return tf.reduce_all(tf.stack(found)) if len(found) > 1 else found[0] if found else None
+
+
+_ASSUMED: ContextVar[Assumed | None] = ContextVar("what the graph being traced takes for granted", default=None)
 
 
 @contextmanager
-def assuming() -> Iterator[list[Raw]]:
-    """Inside, the graph being traced only has the quick ways of :func:`quick_if`; the list holds their conditions."""
-    held: list[Raw] = []
-    before = _ASSUMED.set((tf.compat.v1.get_default_graph(), held))
+def assuming() -> Iterator[Assumed]:
+    """Inside, the graph being traced only has the quick ways of :func:`quick_if`."""
+    assumed = Assumed()
+    before = _ASSUMED.set(assumed)
     try:
-        yield held
+        yield assumed
     finally:
         _ASSUMED.reset(before)
 
 
-def quick_if(condition: Raw, quick: Raw, exact: Function) -> Raw:
-    """``quick`` where the condition holds, else ``exact()``, in a branch unless the graph assumes the condition."""
-    graph, held = _ASSUMED.get((None, []))
+def all_small(arrays: Iterable[Raw]) -> Raw:
+    """Whether the squares of all elements have a sum below 2e15: there is no NaN, and no product overflows."""
+    return tf.add_n([tf.cast(tf.nn.l2_loss(each), tf.float32) for each in arrays]) < 1e15
+
+
+def quick_if(condition: Raw | list[Raw], quick: Raw, exact: Function) -> Raw:
+    """``quick`` where the condition holds, else ``exact()``, in a branch unless the graph takes it for granted.
+
+    A list of arrays is the condition that :func:`all_small` holds for them.
+    """
+    assumed = _ASSUMED.get()
     # What is inside a loop's body cannot be looked at from outside.
-    if graph is None or tf.executing_eagerly() or condition.graph is not graph:
-        return tf.cond(condition, lambda: quick, exact)
-    held.append(condition)
+    if assumed is None or tf.executing_eagerly() or quick.graph is not assumed.graph:
+        holds = all_small(condition) if isinstance(condition, list) else condition
+        return tf.cond(holds, lambda: quick, exact)
+    assumed.add(condition)
     return quick
 
 

@@ -90,9 +90,9 @@ def _compiled(function: Function, mode: str) -> Function:
             return _unwrapped(function(*[TensorArray(each) for each in tensors]))
 
     def assumed(*tensors: Any) -> Any:
-        with assuming() as conditions:
+        with assuming() as taken:
             found = traced(*tensors)
-        return found, tf.reduce_all(tf.stack(conditions)) if conditions else None
+            return found, taken.holds()
 
     graph = tf.function(traced, autograph=False, jit_compile=xla or None)
     if xla or tf.config.get_visible_devices("GPU"):
