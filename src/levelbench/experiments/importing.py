@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -368,7 +368,7 @@ def watched() -> Iterator[Importing]:
     for (place, name, wrap), original in zip(ways, originals, strict=True):
         setattr(place, name, wrap(original))
     # Others than the file's own objects take long to look through.
-    was_frozen = gc.get_freeze_count()
+    was_frozen = _is_frozen()
     _collect()
     gc.freeze()
     began_s = _thread_s()
@@ -393,6 +393,12 @@ def watched() -> Iterator[Importing]:
         seen.texts = texts_among(path for path in seen.opened if not seen.passing(path))
         seen.opened = [path for path in seen.opened if is_data(path)]
         seen.watching_s = _thread_s() - entered_s - seen.cpu_s - seen.imports_cpu_s
+
+
+@cache
+def _is_frozen() -> bool:
+    """Whether something else than this keeps objects from the collector; to count them each time takes long."""
+    return gc.get_freeze_count() > 0
 
 
 def _loaded_since(had: Container[str]) -> Iterator[Path]:
