@@ -37,6 +37,12 @@ CASES = {
         {"runs[0].curve.quality": times(*[None] * 5, 1.0)},
     ),
     "below 0": ("B133", "training", {"runs[0].curve.quality": times(-0.01)}, {"runs[0].curve.quality": times(0.01)}),
+    "no share of the examples": (
+        "B133",
+        "training",
+        {"provenance.split_sizes": {"validation": 10_000}, "runs[0].curve.quality": times(0.812345)},
+        {"provenance.split_sizes": {"validation": 10_000}, "runs[0].curve.quality": times(0.812)},
+    ),
     "empty": (
         "B134",
         "training",

@@ -275,6 +275,23 @@ def test_epochs_that_follow_faster_than_is_evaluated_are_doubted(clean, every, d
     assert ("B139" in codes_under(clean, "samples", {"settings.evaluate_every": every})) == doubted
 
 
+@pytest.mark.parametrize(
+    ("every", "column", "values", "doubted"),
+    [
+        ("1 epoch", "epoch", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], False),
+        ("1 epoch", "epoch", [1.0, 2.0, 3.0, 4.0, 6.0, 7.0], True),
+        ("1 epoch", "epoch", [2.0, 3.0, 4.0, 5.0, 6.0, 7.0], True),
+        ("50 steps", "steps", [50, 100, 150, 200, 250, 270], False),
+        ("50 steps", "steps", [50, 100, 150, 200, 300, 350], True),
+    ],
+)
+def test_an_evaluation_that_is_left_out_between_two_is_doubted(clean, every, column, values, doubted):
+    rules = msgspec.structs.replace(OURS, id="own-1.0", name="own", version="1.0", ranked_by="samples")
+    stated = {"ruleset": rules.id, "settings.evaluate_every": every, f"runs[0].curve.{column}": values}
+    found = clean.find(clean.make(changes=stated), known={rules.id: rules})
+    assert any(each.code == "B139" and " apart, " in each.found for each in found) == doubted
+
+
 def codes_under(clean, ranked_by, changes):
     rules = msgspec.structs.replace(OURS, id="own-1.0", name="own", version="1.0", ranked_by=ranked_by)
     entry = clean.make(changes={"ruleset": "own-1.0", "provenance.split_sizes": {"train": 1079}, **changes})

@@ -54,7 +54,22 @@ _SHOWN_AT_RANK = frozenset(
 """What casts doubt on a figure or on whose it is; the other findings are on the entry's page."""
 _SHOWN_IF_WARNED = frozenset(
     {
-        *("B124", "B128", "B153", "B158", "B159", "B161", "B162", "B163", "B165", "B166", "B168", "B175", "B178"),
+        *(
+            "B124",
+            "B128",
+            "B133",
+            "B153",
+            "B158",
+            "B159",
+            "B161",
+            "B162",
+            "B163",
+            "B165",
+            "B166",
+            "B168",
+            "B175",
+            "B178",
+        ),
         *("B185", "B191", "B207", "B209", "B213", "B234"),
     }
 )

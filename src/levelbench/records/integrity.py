@@ -276,7 +276,7 @@ def _qualities(record: Record) -> Iterator[str]:
             if not metric and not _on_scale(value, target):
                 yield f"{_place(each)} {name} is {value:.6g}, on a scale {target.scale}"
                 return
-            if re.fullmatch(r"top\d+", metric or target.metric) and not _is_share(value, sizes.get(split)):
+            if re.fullmatch(r"top\d+", metric or target.metric) and not is_share(value, sizes.get(split)):
                 yield (
                     f"{_place(each)} {name} is {value:.10g}, which is not a share of {sizes[split]} examples: "
                     "a metric that counts differently needs another name"
@@ -291,7 +291,8 @@ def _on_scale(value: float, target: Target) -> bool:
     return math.isnan(value) or low - rounding <= value <= high + rounding
 
 
-def _is_share(value: float, examples: int | None) -> bool:
+def is_share(value: float, examples: int | None) -> bool:
+    """Whether ``value`` is that of a whole number of ``examples``; unknown examples may have any."""
     if not examples:
         return True
     if not 0 <= value <= 1:

@@ -45,7 +45,7 @@ UNSEEN = re.compile(
 )
 """Characters that show (almost) nothing and do not affect other text."""
 _WORD = re.compile(r"[^\W\d_]+")
-_TITLES = frozenset(("dr", "prof", "professor", "phd", "mr", "mrs", "ms"))
+_TITLES = frozenset(("dr", "prof", "professor", "phd", "mr", "mrs", "ms", "bsc", "msc", "mba"))
 _ALIKE = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0432\u043a\u043c\u043d\u0442"
     "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u0585\u057d\u0578"
@@ -60,12 +60,13 @@ _LIKE_LATIN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", 
 def skeleton(name: str) -> str:
     """``name`` without details of how it is written: equal for names that a reader would confuse.
 
-    Accents, punctuation, the order of words ("Lovelace, Ada"), middle initials and titles ("Dr.") count as such too.
+    Accents, punctuation, the order of words ("Lovelace, Ada"), middle initials, titles ("Dr.") and what
+    stands in brackets after the name ("(Zurich)") count as such too.
     """
     seen = "".join(
         each for each in unicodedata.normalize("NFKD", name) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")
     )
-    seen = UNSEEN.sub("", seen)
+    seen = re.sub(r"(?<=\S)\s*\([^()]*\)", "", UNSEEN.sub("", seen))
     plain = unicodedata.normalize("NFKC", seen.casefold()).translate(_ALIKE)
     words = [word for word in re.split(r"[\W_]+", plain) if word]
     full = [word for word in words if (len(word) > 1 or f"{word}." not in plain) and word not in _TITLES]

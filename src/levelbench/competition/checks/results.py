@@ -26,6 +26,7 @@ from levelbench.competition.figures import LATENCY_S, RUN_S, aggregate, is_withi
 from levelbench.competition.scoring import ONE_BY_ONE, judged_mean, score
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import policy
+from levelbench.records.integrity import is_share
 from levelbench.report.numbers import plural
 
 _LEAST_SHARE = 0.9
@@ -89,6 +90,18 @@ def _columns(entry: CheckedEntry, run: SubmittedRun, at: str) -> Iterator[EntryF
         percent = target.high == 1 and 2 < most <= 100 and least >= 0
         do = "divide by 100: the scale ends at 1" if percent else f"give {target.metric} on the scale of the target"
         yield entry.error("B133", f"{at}.quality[{curve.quality.index(outside)}]", found, do)
+    elif found := _no_share(entry, curve):
+        yield entry.warning("B133", f"{at}.quality", found)
+
+
+def _no_share(entry: CheckedEntry, curve: SubmittedCurve) -> str:
+    """The first quality that no number of right answers gives, in words; empty if there is none or nobody knows."""
+    target, data = entry.submission.target, entry.submission.provenance
+    examples = data.split_sizes.get(target.split)
+    if not examples or not re.fullmatch(r"top\d+", target.metric):
+        return ""
+    wrong = next((each for each in curve.quality if not is_share(each, examples)), None)
+    return "" if wrong is None else f"{wrong:.10g} is not a share of {examples} examples"
 
 
 def _forward(entry: CheckedEntry, curve: SubmittedCurve, at: str) -> Iterator[EntryFinding]:
@@ -240,27 +253,35 @@ def ranked(entry: CheckedEntry) -> Iterator[EntryFinding]:
     if rules.ranked_by in ("samples", "steps") or _is_of_records(entry):
         # Steps, and the operations that times are checked with, follow from samples, so these have to be right as well.
         yield from _understated(entry, "samples")
-        yield from _too_often(entry)
+        yield from _as_often_as_stated(entry)
     if rules.ranked_by == "steps":
         yield from _understated(entry, "steps")
 
 
 _EVERY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) epochs?")
+_APART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) (epoch|step)s?")
 
 
-def _too_often(entry: CheckedEntry) -> Iterator[EntryFinding]:
-    """Whether the epochs of a curve follow each other faster than its settings say: all may be halved alike."""
+def _as_often_as_stated(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Whether evaluations follow each other as its settings say: epochs may be halved, and evaluations left out."""
     every = entry.submission.settings.get("evaluate_every")
     if every is None and _is_of_records(entry):
         found = "it is not stated, so nothing says how far evaluations are apart"
         yield entry.warning("B139", "settings.evaluate_every", found, "make the entry with levelbench board submit")
-    stated = _EVERY.fullmatch(str(every))
-    for at, run in enumerate(entry.submission.runs if stated else ()):
+    stated = _APART.fullmatch(str(every))
+    if stated is None:
+        return
+    for at, run in enumerate(entry.submission.runs):
+        name = "steps" if stated[2] == "step" else "epoch"
+        column, wanted = getattr(run.curve, name) or [], float(stated[1])
         # The last evaluation is where the run ended.
-        apart = min((after - before for before, after in pairwise((run.curve.epoch or [])[:-1])), default=math.inf)
-        if stated and apart < _LEAST_SHARE * float(stated[1]):
-            found = f"evaluations {apart:.3g} epochs apart, where the settings say {stated[0]}"
-            yield entry.warning("B139", f"runs[{at}].curve.epoch", found)
+        apart = min((after - before for before, after in pairwise(column[:-1])), default=math.inf)
+        # One that is left out, such as a fall between two that reach the target, leaves a gap.
+        widest = max((after - before for before, after in pairwise([0, *column])), default=0)
+        wrong = apart if apart < _LEAST_SHARE * wanted else widest if widest > wanted / _LEAST_SHARE else None
+        if wrong is not None:
+            found = f"evaluations {wrong:.3g} {stated[2]}s apart, where the settings say {stated[1]}"
+            yield entry.warning("B139", f"runs[{at}].curve.{name}", found)
 
 
 def _understated(entry: CheckedEntry, what: Literal["samples", "steps"]) -> Iterator[EntryFinding]:
