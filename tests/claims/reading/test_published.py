@@ -470,9 +470,61 @@ def test_a_rate_is_no_name(page):
 
 def test_an_amount_is_no_name_unless_it_is_of_a_model(page):
     text = "| Version | Size | Compile time |\n|---|---|---|\n| 1.0 | 8.1 MB | 41 s |\n| 2.0 | 7.2 MB | 30 s |\n"
-    assert [each.name for each in only(page(text)).sides] == ["1.0", "2.0"]
+    assert [each.name for each in only(page(text)).sides] == ["Version 1.0", "Version 2.0"]
     text = "| Model | Quality | t/s |\n|---|---|---|\n| 125M | good | 42 |\n| 350M | good | 31 |\n"
     assert [each.name for each in only(page(text)).sides] == ["125M", "350M"]
+
+
+def test_a_name_that_is_a_number_says_of_what(page):
+    sides = only(page("| lr | Val acc |\n|---|---|\n| 0.1 | 0.93 |\n| 0.01 | 0.91 |\n")).sides
+    assert [each.name for each in sides] == ["lr 0.1", "lr 0.01"]
+
+
+def test_the_name_of_a_run_is_read_instead_of_its_id(page):
+    text = "run_id,name,metrics.val_accuracy\nabc123,base,0.91\ndef456,new,0.92\n"
+    assert [each.name for each in only(page(text, "runs.csv")).sides] == ["base", "new"]
+
+
+@pytest.mark.parametrize(
+    ("text", "figure", "value"),
+    [
+        ("| Lib | Ops/sec |\n|---|---|\n| a | 1,250,331 ±0.32% |\n", "throughput", 1250331),
+        ("| Model | Time |\n|---|---|\n| a | 2.0 s (1.55x faster) |\n", "time_s", 2.0),
+    ],
+)
+def test_a_spread_or_ratio_in_words_beside_a_figure_is_passed_over(page, text, figure, value):
+    assert getattr(only(page(text)).sides[0], figure) == value
+
+
+def test_a_mean_of_tasks_is_no_task_where_systems_stand_side_by_side(page):
+    claim = only(page("| | A (ms) | B (ms) |\n|---|---|---|\n| x | 1.0 | 2.0 |\n| geomean | 1.7 | 2.8 |\n"))
+    assert [each.name for each in claim.sides] == ["A, x", "B, x"]
+    assert claim.caveats == ["left out: line 4 sums up other rows"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Plan | Requests/s | Price |\n|---|---|---|\n| Free | 10 | $0 |\n",
+        "| Tier | Response time | Uptime |\n|---|---|---|\n| Gold | 15 min | 99.9% |\n",
+        "| Option | Type | Time (s) |\n|---|---|---|\n| timeout | float | 30 |\n",
+        "| Column | Type | Example |\n|---|---|---|\n| latency_ms | float | 12.5 ms |\n",
+        "| Stage | Time (h) | Loss |\n|---|---|---|\n| pretrain | 20 | 2.1 |\n",
+    ],
+)
+def test_offers_types_and_phases_are_no_sides(page, table):
+    with pytest.raises(NothingStatedError):
+        read_published(page(table))
+
+
+def test_times_of_tokens_are_none_of_systems(page):
+    claim = only(page("| Engine | TTFT (ms) | TPOT (ms) |\n|---|---|---|\n| vLLM | 120 | 11 |\n"))
+    assert [(each.name, each.time_s) for each in claim.sides] == [("vLLM", None)]
+
+
+def test_operations_of_several_types_are_sides(page):
+    table = "| Operation | Type | Time (ns) |\n|---|---|---|\n| add | int | 30 |\n| add | float | 31 |\n"
+    assert [each.name for each in only(page(table)).sides] == ["add, int", "add, float"]
 
 
 def test_a_system_keeps_the_brackets_of_its_name(page):

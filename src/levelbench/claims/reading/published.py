@@ -193,14 +193,18 @@ def _timed_columns(table: PublishedTable, named: int, *, silent: bool = True) ->
 
 
 def _is_of_settings(table: PublishedTable) -> bool:
-    """Whether it lists settings, or the steps of one run, of which none is a side of a comparison."""
+    """Whether it lists settings, offers or the steps of one run, of which none is a side of a comparison."""
     heads = [words_of(each.text) for each in table.header]
     named = _name_column(table)
     cells = [row[named].text for row in table.rows if named < len(row)]
     defaults = [head for head in heads if _DEFAULT.fullmatch(_without_unit(head))]
     if defaults and not any(map(_unit_of, defaults)) and not any(map(_IMPROVED.search, heads)):
         return True
-    if _SETTINGS.fullmatch(heads[0]) and not any(map(_says_measured, heads[1:])):
+    kinds = [row[at].text for row in table.rows for at, head in enumerate(heads) if head == "Type" and at < len(row)]
+    typed = bool(kinds) and all(map(_KINDS.fullmatch, kinds))
+    if _SETTINGS.fullmatch(heads[0]) and (typed or not any(map(_says_measured, heads[1:]))):
+        return True
+    if _OFFERS.fullmatch(heads[0]) and any(map(_OFFERED.search, heads[1:])):
         return True
     if _CURVE.fullmatch(heads[0]) and not (any(map(_is_words, cells)) and _crossed(table)):
         return True
@@ -282,7 +286,10 @@ _VALUE = re.compile(
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
     rf"(?P<high>{_NUMBER})\s*[\])])?\s*(?P<after>%|[x×]|{_UNIT})?",
 )
-_ASIDE = _words(rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])\s*\)$|:\s*{_NUMBER}\s?[x×] (?:faster|slower)$")
+_ASIDE = _words(
+    rf"\s*\(\s*[-+−]?\s*{_NUMBER}\s*(?:%|[x×])(?: (?:faster|slower|speed-?up))?\s*\)$|"
+    rf":\s*{_NUMBER}\s?[x×] (?:faster|slower)$"
+)
 """What is said beside a figure about another row: ``3.2 s (1.4x)``, ``31 min (-30 %)``, ``221 ms: 1.03x faster``."""
 _BEGINS_TIMED = re.compile(rf"\W*\d[\d.,]*\s*(?:(?:±|\+/-)\s*[\d.,]+\s*)?(?:{_UNIT})\b")
 _SHORT = re.compile(r"\d\s*(?:ns|us|µs|μs|ms|msec|s|secs?|seconds?)\b")
@@ -421,7 +428,7 @@ _RECORDED = _words(r"\b(?:(?P<data>data ?set|corpus|split)|video|clip|recording|
 _LENGTH = _words(rf"(?:total )?(?:hours|minutes|seconds|duration|length)(?:\s*[(\[]\s*(?:{_UNIT})\s*[)\]])?")
 _OF_SPEECH = _words(r"\b(?:wer|cer|speakers?|utterances?)\b")
 _RATE = re.compile(
-    rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG]?)?(?:\s*(?P<unit>[A-Za-z].*))?"
+    rf"(?:~|≈)?\s*(?P<value>{_NUMBER})\s?(?P<kilo>[kKMG])?(?:\s*(?:±|\+/-)\s*{_NUMBER}\s?[kKMG%]?)?(?:\s*(?P<unit>[A-Za-z].*))?"
 )
 _KILO = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _PER = _words(r"/|\bper\b|\bhourly\b")
@@ -467,16 +474,26 @@ _OF_ANOTHER = _words(r"\b(?:baseline|teacher|reference|original|paper|reported|p
 _COST = _words(r"\b(?:cost|price)\b|\$|\busd\b")
 _SETTINGS = _words(
     r"\W*(?:command[- ]line |environment |config(?:uration)? |hyper-?)?"
-    r"(?:options?|param(?:eter)?s?|arg(?:ument)?s?|flags?|settings?|variables?|keys?|fields?|properties|property)\W*"
+    r"(?:options?|param(?:eter)?s?|arg(?:ument)?s?|flags?|settings?|variables?|keys?|columns?|fields?|properties|property)\W*"
 )
-_CURVE = _words(r"\W*(?:epoch|step|iteration)\W*")
+_CURVE = _words(r"\W*(?:epoch|step|iteration|phase|stage)\W*")
 """The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
+_KINDS = _words(
+    r"(?:u?int(?:eger)?|float|double|number|str(?:ing)?|bool(?:ean)?|duration|seconds|enum|list|path|any)s?"
+)
+"""What a setting may be, below ``Type``."""
+_OFFERS, _OFFERED = (
+    _words(r"(?:\w+ )?(?:plans?|tiers?|packages?|subscriptions?|editions?)"),
+    _words(r"price|cost|\$|up-?time"),
+)
+"""The heading of the names of what somebody sells, and of what is said of these."""
 _ALLOWED = _words(
     r"time-?outs?\b|\b(?:quotas?|delays?|period|retention|uptime)\b|\b(?:ramp|warm)[- ]?(?:up|down)$|"
     rf"\b(?:test|clip|audio|video|recording|frame|chunk|window) (?:length|duration)\b|{_SET}"
 )
 """The name of a row of times that are set, not measured."""
-_SUMMED = _words(r"(?:total|sum|average|avg\.?|mean|median|(?:geo|geometric) ?mean|overall)\W*")
+_AVERAGED = _words(r"(?:average|avg\.?|mean|median|(?:geo|geometric) ?mean)\W*")
+_SUMMED = _words(rf"(?:total|sum|overall)\W*|{_AVERAGED.pattern}")
 """The name of a row that sums up others."""
 _DEFAULT = _words(r"defaults?(?: values?)?")
 _RATIO = _words(r"(?<!linear )speed[- ]?up|\bfaster\b|^(?:relative )?speed$")
@@ -503,6 +520,10 @@ _NAMES = {
 """The fields that are names, and the headings of these."""
 _AMOUNT = re.compile(r"[~≈]?\s*[\d.,]+ ?(?:[kKMGT]i?B?|B|k?W|[GM]?Hz|%)")
 _OF_MODEL = _words(r"model|\bname\b|network|method|config")
+_IDENTIFIER, _NAMED = (
+    _words(r"(?:run |experiment )?(?:id|uuid)"),
+    _words(r"(?:run |model |tags\.mlflow\.run)?name|model"),
+)
 _NOTHING = _words(
     r"\W*(?:(?:n/?a|none|unknown|same(?: as above)?|ditto|idem|tb[ad]|various|yes|no|"
     r"[\d.,]+ ?(?:[kMGT]i?B|k?W|[GM]Hz))\W*)?"
@@ -517,7 +538,7 @@ _REPORTED = tuple(
 _NO_FIGURES = (_OTHER_TIMES, _QUALITY, _RATIO, _COST, _RECORDED, _OF_INPUT)
 _NO_SYSTEM = _words(
     "|".join(rf"(?:{each.pattern})" for each in (_TIMES, _END, _SAYS_RATE))
-    + r"|\b(?:mean|median|average|avg|peak|jitter|total|sum|tokens?)\b"
+    + r"|\b(?:mean|median|average|avg|peak|jitter|total|sum|tokens?|ttft|tpot|itl)\b"
 )
 """What a heading says that is no time or rate of one of several systems, and what is no name of one."""
 _OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
@@ -538,7 +559,9 @@ def _proposal(table: PublishedTable, file: str) -> ProposedClaim | None:
         if not name:
             continue
         line = row[named].line
-        sums = _SUMMED.fullmatch(row[named].text) is not None
+        # A total of tasks is how long all of them take, a mean of them is no time of anything.
+        summed = _AVERAGED if table.crossed else _SUMMED
+        sums = summed.fullmatch(row[named].text.rpartition(", ")[2] if table.crossed else row[named].text) is not None
         if why := _passed_over(sums, name in known, len(row) > len(table.header)):
             left_out.append(f"line {line} {why}")
             continue
@@ -575,8 +598,8 @@ def _proposal(table: PublishedTable, file: str) -> ProposedClaim | None:
 def _names(table: PublishedTable, named: int) -> list[str]:
     """The name of each row; where names repeat, with the words of other columns that tell these rows apart."""
     first = [row[named].text if named < len(row) else "" for row in table.rows]
-    if _SIZE.fullmatch(table.header[named].text):
-        first = [f"{table.header[named].text} {name}" if name.isdigit() else name for name in first]
+    if table.header[named].text and not any(map(_is_words, first)):
+        first = [f"{table.header[named].text} {name}" if name else "" for name in first]
     names = first
     for at in range(len(table.header)):
         several = {name for name in names if name and names.count(name) > 1}
@@ -731,13 +754,20 @@ def _put(side: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _name_column(table: PublishedTable) -> int:
-    """The first column whose cells are mostly words; amounts, such as ``8.1 MB``, are the names of models alone."""
+    """The first column whose cells are mostly words; amounts, such as ``8.1 MB``, are the names of models alone.
+
+    Identifiers are the names of runs that have no other one.
+    """
+    found = []
     for at, head in enumerate(table.header):
         cells = [row[at].text for row in table.rows if at < len(row) and row[at].text]
         names = [cell for cell in cells if _OF_MODEL.search(head.text) or not _AMOUNT.fullmatch(cell)]
         if cells and sum(map(_is_words, names)) * 2 > len(cells):
-            return at
-    return 0
+            found.append(at)
+    heads = [words_of(each.text) for each in table.header]
+    if found and _IDENTIFIER.fullmatch(heads[found[0]]):
+        found.sort(key=lambda at: _NAMED.fullmatch(heads[at]) is None)
+    return found[0] if found else 0
 
 
 def _is_words(text: str) -> bool:
