@@ -37,7 +37,15 @@ def named(new, base):
 
 MACHINES = {**named("H100", "NVIDIA A100"), f"{C}.base_kind": None, "sides[1].framework": None}
 
+HALF_WIDTH = {f"sides[{at}].performance.options": {"precision": used} for at, used in ((0, "fp16"), (1, "fp32"))} | {
+    f"sides[{at}].operations": Operations() for at in (0, 1)
+}
+
 GUILTY = {
+    "a narrower precision on the same machine, of which the claim says nothing": (
+        {**HALF_WIDTH, "title": "Our compiler is 3 times faster"},
+        ("warning", "sides[0].operations.precisions"),
+    ),
     "a method on two machines, by whose names its sides are called": (
         {
             NEW: HardwareView(description="1x H100 SXM"),
@@ -135,6 +143,14 @@ INNOCENT = {
         BASE: HardwareView(description="1x A100"),
         **MACHINES,
         "title": "An H100 is 3 times as fast as an A100",
+    },
+    "a narrower precision is what is claimed": {**HALF_WIDTH, "title": "FP16 is 3 times faster"},
+    "the base has the narrower precision": {
+        "sides[0].performance.options": {"precision": "fp32"},
+        "sides[1].performance.options": {"precision": "fp16"},
+        "sides[0].operations": Operations(),
+        "sides[1].operations": Operations(),
+        "title": "Our compiler is 3 times faster",
     },
     "one core against one core": {BASE: xeon(**SINGLE), NEW: xeon(**SINGLE)},
 }

@@ -17,6 +17,12 @@ _SKIPPED = {"quality", "operations", "cost"}
 _OWN_SCALING = {"serial", "one-process"}
 _WIDEST = ("float32", "tf32", "bfloat16", "float16", "float8", "float64")
 """Precisions to compare by default: the usual one for training first, then narrower ones."""
+_BITS = {"float64": 64, "float32": 32, "tf32": 19, "float16": 16, "bfloat16": 16, "float8": 8, "int8": 8, "int4": 4}
+_PRECISION = re.compile(
+    r"precision|quanti[sz]|\b(?:half|amp|mixed|autocast)\b|bits?\b|(?<![a-z])[iu]?(?:int|fp|bf|tf|float|bfloat)[- ]?\d",
+    re.IGNORECASE,
+)
+"""Words of a claim, or of a side's name, that more than the method differs."""
 _MUCH = 1.5
 _COUNT = re.compile(r"^\d+ ?(?:x ?)?")
 _DIGITS, _PLURAL = re.compile(r"\d+"), re.compile(r"s\b")
@@ -33,8 +39,12 @@ _DO = "measure both sides on the same machine, or claim a difference between sys
 def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         stated = pair.new.hardware
-        if pair.comparison.of in _SKIPPED or (stated == pair.base.hardware and stated != HardwareView()):
+        if pair.comparison.of in _SKIPPED:
             continue
+        if stated == pair.base.hardware:
+            yield from _narrower(pair, claim)
+            if stated != HardwareView():
+                continue
         new, base = machine_of(pair.new.hardware), machine_of(pair.base.hardware)
         yield from _unsaid(pair, new, base)
         yield from _single_core(pair, new, base)
@@ -43,6 +53,18 @@ def _check(claim: Claim) -> Iterator[Diagnostic]:
             yield from _weaker(pair, new, base)
             yield from _fewer(pair, new, base)
         yield from _idle_cores(pair, new, base, claim)
+
+
+def _narrower(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
+    """A method on the same machine in a narrower precision, of which neither the claim nor a name says anything."""
+    ours, theirs = precision_of(pair.new), precision_of(pair.base)
+    narrow, wide = _BITS.get(ours or ""), _BITS.get(theirs or "")
+    said = " ".join((claim.title, pair.new.name, pair.base.name))
+    if narrow is None or wide is None or narrow >= wide or _PRECISION.search(said):
+        return
+    found = f"'{pair.new.name}' computes in {ours}, and '{pair.base.name}' in {theirs}"
+    do = "give both sides the same precision, or claim what the narrower one gains"
+    yield guilty(f"{pair.new_field}.operations.precisions", found, do, pair.where, "warning")
 
 
 def _are_machines(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware, claim: Claim) -> bool:
