@@ -120,6 +120,17 @@ def test_a_doubt_about_several_lines_of_a_log_counts_that_log_once(tree, make_li
     assert doubt.endswith("(5 of 5 logs)")
 
 
+@pytest.mark.parametrize(("last", "status"), [(0.76, "failed"), (0.75, "done")])
+def test_a_run_that_was_aborted_after_its_target_has_failed_and_keeps_no_other_run_out(
+    tree, make_lines, text_of, last, status
+):
+    lines = make_lines(benchmark="resnet", seed=0, values=(0.5, last))
+    lines[-1]["metadata"]["status"] = "aborted"
+    found = the_only(tree({f"{BENCH}/result_0.txt": text_of(lines)}))
+    assert (found.runs[0].status, found.runs[0].reached) == (status, False)
+    assert [str(each) for each in check(found) if each.severity == "error"] == []
+
+
 @pytest.mark.parametrize(("cut", "status", "reached"), [(1, "failed", False), (0, "done", True)])
 def test_a_log_without_run_stop_is_a_failed_run(tree, make_lines, text_of, cut, status, reached):
     lines = make_lines(benchmark="resnet", seed=7, values=(0.5, 0.76))

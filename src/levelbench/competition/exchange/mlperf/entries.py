@@ -303,13 +303,17 @@ def is_unknown(log: TrainingLog) -> bool:
 def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
     """One run: its curve, whether ``run_stop`` reports success, and the time from ``run_start`` to ``run_stop``.
 
-    An aborted run finished without reaching the target; one without ``run_stop`` failed. The evaluation that ends a run
-    ends with it: its time is that of ``run_stop``, so that the curve agrees with what MLPerf would publish. Raises
-    ``RecordError`` for a log without a target.
+    An aborted run finished without reaching the target, and failed if its curve was there already; so did one without
+    ``run_stop``. The evaluation that ends a run ends with it: its time is that of ``run_stop``, so that the curve
+    agrees with what MLPerf would publish. Raises ``RecordError`` for a log without a target.
     """
     target, logged = target_of(log)
     curve, suspect = _curve(log, logged)
-    reached = log.status == "success"
+    reached, error = log.status == "success", None
+    if log.status == "unfinished":
+        error = "the log ends without run_stop"
+    elif not reached and not is_unknown(log) and _first_at(curve.quality, target, "first") is not None:
+        error = f"run_stop reports that it was aborted, although its curve reaches {target.threshold:g}"
     if reached and _first_at(curve.quality, target, "first") is None:
         suspect.append(f"run_stop reports success, but the curve never reaches {target.threshold:g}")
     elif reached and log.time_s is not None and log.time_s >= curve.time_s[-1]:
@@ -319,14 +323,14 @@ def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
     initialised = log.run_start.time_ns - min(starts) if starts and log.run_start is not None else -1
     return SubmittedRun(
         curve=curve,
-        status="failed" if log.status == "unfinished" else "done",
+        status="failed" if error else "done",
         seed=log.seeds[0] if log.seeds else None,
         reached=reached,
         time_to_target_s=log.time_s if reached else None,
         started=None if (began := _moment(log.run_start)) is None else began.isoformat(timespec="milliseconds"),
         excluded_s={"prepare": initialised / 1e9} if initialised >= 0 else {},
         suspect=[each[:4000] for each in (*suspect, *log.notes)],
-        error="the log ends without run_stop" if log.status == "unfinished" else None,
+        error=error,
         record_id=log.name,
         curve_digest=curve_digest(curve),
         record_digest=digest,
