@@ -12,6 +12,10 @@ for at in range(5):
     # A budget that ends where the target is confirmed.
     CUT_SHORT |= {f"runs[{at}].curve.{name}": lambda c: c[:5] for name in ("time_s", "quality", "epoch", "samples")}
     CUT_SHORT[f"runs[{at}].phases_s"] = {"forward": 5 * (1 + 0.013 * at)}
+ROUNDED = {f"runs[0].curve.{name}": lambda c: c[:5] for name in ("time_s", "quality")}
+ROUNDED |= {"runs[0].curve.samples": [1079, 2158, 3237, 4316, 4823]}
+ROUNDED |= {"runs[0].curve.epoch": [1.0, 2.0, 3.0, 4.0, 76 / 17], "runs[0].curve.steps": [17, 34, 51, 68, 76]}
+ROUNDED |= {"runs[0].phases_s": {"forward": 5.0}, "settings.evaluate_every": "1 epoch"}
 CASES = {
     "columns": ("B130", "training", {"runs[0].curve.epoch": [1.0]}, {"runs[0].curve.epoch": GONE}),
     "time stands": ("B131", "training", {"runs[0].curve.time_s": times(None, 1.0)}, {"notes": "1.0"}),
@@ -73,6 +77,12 @@ CASES = {
         "training",
         {"settings.evaluate_every": "2 epochs"},
         {"settings.evaluate_every": "2 epochs", **CUT_SHORT},
+    ),
+    "confirmed before its time, and not where a budget of epochs ends in whole steps": (
+        "B139",
+        "training",
+        {**ROUNDED, "settings.budget_epochs": 5.0},
+        {**ROUNDED, "settings.budget_epochs": 4.5},
     ),
     "epochs of known data": (
         "B139",

@@ -517,9 +517,36 @@ def test_offers_types_and_phases_are_no_sides(page, table):
         read_published(page(table))
 
 
-def test_times_of_tokens_are_none_of_systems(page):
-    claim = only(page("| Engine | TTFT (ms) | TPOT (ms) |\n|---|---|---|\n| vLLM | 120 | 11 |\n"))
-    assert [(each.name, each.time_s) for each in claim.sides] == [("vLLM", None)]
+def test_a_spread_below_a_figure_is_no_side(page):
+    table = "| Model | Accuracy |\n|---|---|\n| A | 94.1 |\n| std | 0.2 |\n| n | 10 |\n"
+    assert [each.name for each in only(page(table)).sides] == ["A"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| | p50 | p95 |\n|---|---|---|\n| REST | 12 ms | 31 ms |\n| gRPC | 7 ms | 15 ms |\n",
+        "| Log | Retention | Flush |\n|---|---|---|\n| access | 30 days | 5 s |\n| error | 90 days | 1 s |\n",
+    ],
+)
+def test_quantiles_and_how_long_something_is_kept_are_no_systems(page, table):
+    try:
+        claims = read_published(page(table))
+    except NothingStatedError:
+        claims = []
+    assert [side.time_s for claim in claims for side in claim.sides if side.time_s] == []
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| Engine | TTFT (ms) | TPOT (ms) |\n|---|---|---|\n| vLLM | 120 | 11 |\n",
+        "| Metric | vLLM | TGI |\n|---|---|---|\n| Mean TTFT (ms) | 120 | 210 |\n",
+    ],
+)
+def test_times_of_tokens_are_none_of_systems(page, table):
+    with pytest.raises(NothingStatedError):
+        read_published(page(table))
 
 
 def test_operations_of_several_types_are_sides(page):

@@ -140,7 +140,9 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, tuple[str, str
             and (_OF_PHASE.search(system) or _TIMED.search(system))
             and not re.search(_METHOD, system, re.IGNORECASE)
         )
-        if at in silent or (any(map(str.isalpha, system)) and not of_phase and not _NO_SYSTEM.search(words_of(system))):
+        if (at in silent and not _QUANTILE.search(system)) or (
+            any(map(str.isalpha, system)) and not of_phase and not _NO_SYSTEM.search(words_of(system))
+        ):
             columns[at] = (figures[at], system)
     kinds = {figure.split()[0] for figure, _ in columns.values()}
     alike = len({system for _, system in columns.values()}) < len(columns)
@@ -186,6 +188,7 @@ def _timed_columns(table: PublishedTable, named: int, *, silent: bool = True) ->
     for at, head in enumerate(table.header):
         words = words_of(head.text)
         told = _unit_of(head.text) or _OTHER_TIMES.search(words) or (silent and _TIMES.search(words))
+        told = told or _KEPT.search(words)
         rows = [row for row in table.rows if max(at, named) < len(row) and not _ALLOWED.search(row[named].text)]
         if at != named and words and not told and any(_BEGINS_TIMED.match(row[at].text) for row in rows):
             found.append(at)
@@ -368,6 +371,7 @@ _OTHER_TIMES = _words(
     r"(?:shortest|longest|sampling|polling|update) interval|\bperiod\b|\bdelay\b|\bwindow\b|resolution|granularity|"
     r"(?<!per )(?<!/)(?<!/ )\btime[- ]?steps? ?(?:[(\[,]|size|$)|\btime constant|\bthink(?:ing)? time|"
     r"\b(?:time|hours|days) since\b|\b(?:to|between) failures?\b|\btime to live\b|\bttl\b|"
+    r"\b(?:ttft|tpot|itl)\b|"
     r"\bback-?off\b|\bsleep\b|\bcut-?off\b|\bup-?time\b|\btime left\b|\bremaining\b|\blead[- ]time\b|^warm-?up\b|"
     r"\b(?:data ?sets?|test|frame|chunk)[- ](?:duration|length)\b|\bhop\b|\bstride\b|look-?ahead|"
     r"\bduration of (?:the |an? )?(?:\w+ )?test\b|^(?!time (?:to|for|per) ).*(?:\b(?:hours|minutes|seconds) of\b|"
@@ -382,6 +386,8 @@ _OF_INPUT = _words(
     r"ages?|dates?|last|updated?|retention|lifetime|ttl|warm-?up|ramp|pause|lag|interval)\b"
 )
 """Headings of how long an input or an interval is, or how old something."""
+_KEPT = _words(r"\b(?:retention|lifetime|ages?|interval)\b")
+"""Headings of how long something is kept."""
 _TIMED = _words(
     r"\b(?:latency|mean|median|average|avg|best|worst|fastest|slowest|p\d+|elapsed|wall|real|user|total|overall|cold|warm|"
     r"before|after|ours|baseline|old|new|main|cpu|gpu|end-to-end|step|epoch|iter\w*|query|request|response|run|result|"
@@ -391,6 +397,7 @@ _TIMED = _words(
     r"cop[iy]|download|upload)\w*(?<![^s]s))\b"
 )
 """Headings of what a program did or of how its runs are summed up, without a word of time."""
+_QUANTILE = _words(r"\bp\d+\b|percentile|\d+th\b")
 _END = _words(r"\b(?:min|max|minimum|maximum|best|worst|fastest|slowest|p\d+|\d+th|user|system)\b|percentile")
 """Headings of times that stand beside a mean or median, and are not meant instead of it."""
 _NO_INTERVAL = _words(r"\bmin\b.*\bmax\b|\brange\b|\biqr\b|quartile|percentile|\bstd\b|\bsd\b|deviation")
@@ -493,7 +500,9 @@ _ALLOWED = _words(
 )
 """The name of a row of times that are set, not measured."""
 _AVERAGED = _words(r"(?:average|avg\.?|mean|median|(?:geo|geometric) ?mean)\W*")
-_SUMMED = _words(rf"(?:total|sum|overall)\W*|{_AVERAGED.pattern}")
+_SUMMED = _words(
+    rf"(?:total|sum|overall|n|st(?:an)?d(?:ard)?\.? ?(?:dev(?:iation)?|err(?:or)?)?|variance)\W*|{_AVERAGED.pattern}"
+)
 """The name of a row that sums up others."""
 _DEFAULT = _words(r"defaults?(?: values?)?")
 _RATIO = _words(r"(?<!linear )speed[- ]?up|\bfaster\b|^(?:relative )?speed$")
@@ -538,7 +547,7 @@ _REPORTED = tuple(
 _NO_FIGURES = (_OTHER_TIMES, _QUALITY, _RATIO, _COST, _RECORDED, _OF_INPUT)
 _NO_SYSTEM = _words(
     "|".join(rf"(?:{each.pattern})" for each in (_TIMES, _END, _SAYS_RATE))
-    + r"|\b(?:mean|median|average|avg|peak|jitter|total|sum|tokens?|ttft|tpot|itl)\b"
+    + r"|\b(?:mean|median|average|avg|peak|jitter|total|sum|tokens?|ttft|tpot|itl|tottime|cumtime)\b"
 )
 """What a heading says that is no time or rate of one of several systems, and what is no name of one."""
 _OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")

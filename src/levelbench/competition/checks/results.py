@@ -224,7 +224,7 @@ def _confirmed_by_itself(entry: CheckedEntry) -> Iterator[EntryFinding]:
             if number > 0 and column and len(column) == len(curve.time_s)
         }
         # A run is evaluated where its budget ends, wherever that is.
-        spent = isinstance(epochs, int | float) and (curve.epoch or [0])[-1] >= epochs
+        spent = isinstance(epochs, int | float) and _ended_at(curve, epochs)
         cut = number == len(curve.time_s) - 1 and (spent or any(name in settings for name in _BUDGETS))
         # Epochs may be whole numbers, of which several evaluations have the same.
         if 0 in (apart.get("steps"), apart.get("samples")):
@@ -233,6 +233,13 @@ def _confirmed_by_itself(entry: CheckedEntry) -> Iterator[EntryFinding]:
         elif every and not cut and apart.get("epochs", math.inf) < _LEAST_SHARE * float(every[1]):
             found = f"confirmed {apart['epochs']:.3g} epochs later, where the settings evaluate every {every[0]}"
             yield entry.warning("B139", f"runs[{at}].curve.epoch", found, "evaluate as often as the settings say")
+
+
+def _ended_at(curve: SubmittedCurve, epochs: float) -> bool:
+    """Whether a run ended where its budget of epochs does, which is rounded to whole steps."""
+    end = (curve.epoch or [0.0])[-1]
+    step = end / curve.steps[-1] if curve.steps and curve.steps[-1] > 0 else 0.0
+    return end >= epochs - 0.51 * step
 
 
 def _is_of_records(entry: CheckedEntry) -> bool:
