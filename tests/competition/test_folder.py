@@ -220,6 +220,20 @@ def test_latencies_of_which_a_copy_changes_or_leaves_out_one_are_reported(board,
     assert [code for code, _ in board.codes() if code == "B243"] == ["B243"] * 2
 
 
+@pytest.mark.parametrize(("duration_s", "copied"), [(20.00013741, True), (20.0, False)])
+def test_a_copy_that_changes_several_latencies_keeps_the_duration_with_another(board, duration_s, copied):
+    for name, quantiles in (
+        ("a", {"0.5": 0.010019837, "0.9": 0.011034527, "0.99": 0.013249611}),
+        ("b", {"0.5": 0.009019111, "0.9": 0.010034777, "0.99": 0.013249611}),
+    ):
+        stated = {"mean_latency_s": quantiles["0.5"] * 1.01, "estimate_s": 1.01 * quantiles["0.9"], "cost_usd": None}
+        stated |= {"quantiles_s": quantiles, "queries": 1900, "samples": 1900, "duration_s": duration_s}
+        changes = {f"inference[0].{field}": (lambda _, value=value: value) for field, value in stated.items()}
+        changes |= {"inference[0].throughput_per_s": 1900 / duration_s, "author.name": name * 5}
+        board(f"{name}.json", "inference", changes | {"inference[0].record_digest": name * 64})
+    assert [code for code, _ in board.codes() if code == "B243"] == ["B243"] * (2 * copied)
+
+
 @pytest.mark.parametrize("tick_s", [1e-6, 1 / 2.4e7])
 def test_latencies_of_coarse_clocks_that_agree_but_for_one_are_not(board, tick_s):
     for name, mean, ticks in (("a", 244.0123456789, (240, 250, 263, 400)), ("b", 247.0987654321, (245, 255, 268, 405))):

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from levelbench.competition.checks import CODES, EntryFinding, error, note, shown, warning
 from levelbench.competition.checks.identity import skeleton
-from levelbench.competition.entries import Submission, SubmittedCurve
+from levelbench.competition.entries import Inference, Submission, SubmittedCurve
 from levelbench.competition.figures import PRICE_USD, is_within
 from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
 from levelbench.records import RunGroup, RunSummary, comparable
@@ -517,7 +517,17 @@ def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, byte
         if submission.origin is None:
             digests = _of_latencies(each.mean_latency_s or None, sorted(values))
             found += [(f"inference[{at}].{_LATENCIES}", digest) for digest in digests]
+            found += [(f"inference[{at}].{_DURATION}", digest) for digest in _of_duration(each)]
     return found
+
+
+def _of_duration(each: Inference) -> Iterator[bytes]:
+    """Digests of a fine duration with one latency each: a copy may have changed the others."""
+    if not isfinite(each.duration_s) or float(f"{each.duration_s:.6g}") == each.duration_s:
+        return
+    for name, value in (("mean", each.mean_latency_s), ("estimate", each.estimate_s), *each.quantiles_s.items()):
+        if value and float(f"{value:.4g}") != value:
+            yield _rounded(f"{each.scenario} {each.queries} {each.samples} {name}", [each.duration_s, value], digits=12)
 
 
 def _of_latencies(mean: float | None, quantiles: list[float]) -> Iterator[bytes]:
@@ -551,11 +561,13 @@ def _shares(values: Iterable[float], among: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) for value in values]
 
 
+_DURATION = "duration_s"
 _LATENCIES, _LEAST_QUANTILES, _MOST_TICKS = "quantiles_s", 3, 200_000
 _TIMES, _FEW_TIMES = "curve.time_s", 5
-_UP_TO_A_FACTOR = {
+_IN_PART = {
     _TIMES: "the times of {0}, up to a factor or a constant",
     _LATENCIES: "the latencies of {0}, up to a factor or a constant",
+    _DURATION: "the duration, the number of queries and a latency of {0}",
 }
 
 
@@ -689,12 +701,12 @@ class Rivals:
             part = other.field.partition(".")[2]
             same = other.file == own.file
             # Another rule finds duplicates within one entry, but not one run that was made into several.
-            if (same and (part not in _UP_TO_A_FACTOR or other.field == at)) or at.partition(".")[0] in reported:
+            if (same and (part not in _IN_PART or other.field == at)) or at.partition(".")[0] in reported:
                 continue
             code = "B243" if at.startswith("inference") else "B242"
-            if part in _UP_TO_A_FACTOR:
+            if part in _IN_PART:
                 do = "check whether it is an independent run: no two runs take the same times"
-                self._scaled += self._both(other, own._replace(field=at), code, _UP_TO_A_FACTOR[part], do)
+                self._scaled += self._both(other, own._replace(field=at), code, _IN_PART[part], do)
                 continue
             do = "check whether it was measured independently"
             self._later += self._both(other, own._replace(field=at), code, "the same figures as {0}", do)
@@ -714,7 +726,7 @@ class Rivals:
                 believed = min(first, second, key=_precedence)
                 pairs = [pair for pair in pairs if _precedence(pair[0]) != _precedence(believed)] or pairs
         for own, other, said in pairs:
-            field = own.field.removesuffix(".time_s").removesuffix(f".{_LATENCIES}")
+            field = own.field.removesuffix(".time_s").removesuffix(f".{_LATENCIES}").removesuffix(f".{_DURATION}")
             before = len(self._copied)
             if own is first and first.file != second.file:
                 self._copied.add((code, own.file, field, do))
