@@ -510,6 +510,7 @@ def test_a_mean_of_tasks_is_no_task_where_systems_stand_side_by_side(page):
         "| Option | Type | Time (s) |\n|---|---|---|\n| timeout | float | 30 |\n",
         "| Column | Type | Example |\n|---|---|---|\n| latency_ms | float | 12.5 ms |\n",
         "| Stage | Time (h) | Loss |\n|---|---|---|\n| pretrain | 20 | 2.1 |\n",
+        "| Interval | Seconds |\n|---|---|\n| Minute | 60 |\n| Hour | 3600 |\n",
     ],
 )
 def test_offers_types_and_phases_are_no_sides(page, table):

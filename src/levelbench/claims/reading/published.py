@@ -203,6 +203,8 @@ def _is_of_settings(table: PublishedTable) -> bool:
     defaults = [head for head in heads if _DEFAULT.fullmatch(_without_unit(head))]
     if defaults and not any(map(_unit_of, defaults)) and not any(map(_IMPROVED.search, heads)):
         return True
+    if cells and all(map(_OF_TIME.fullmatch, cells)):
+        return True
     kinds = [row[at].text for row in table.rows for at, head in enumerate(heads) if head == "Type" and at < len(row)]
     typed = bool(kinds) and all(map(_KINDS.fullmatch, kinds))
     if _SETTINGS.fullmatch(heads[0]) and (typed or not any(map(_says_measured, heads[1:]))):
@@ -489,6 +491,8 @@ _KINDS = _words(
     r"(?:u?int(?:eger)?|float|double|number|str(?:ing)?|bool(?:ean)?|duration|seconds|enum|list|path|any)s?"
 )
 """What a setting may be, below ``Type``."""
+_OF_TIME = _words(r"(?:\d+ )?(?:second|minute|hour|day|week|month|year)s?")
+"""The name of a unit of time, whose length nobody has measured."""
 _OFFERS, _OFFERED = (
     _words(r"(?:\w+ )?(?:plans?|tiers?|packages?|subscriptions?|editions?)"),
     _words(r"price|cost|\$|up-?time"),
