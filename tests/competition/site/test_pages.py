@@ -1,6 +1,8 @@
 """The three kinds of page as text: what they say, and what no author can make them say."""
 
+import gzip
 import hashlib
+import random
 import re
 from html.parser import HTMLParser
 
@@ -11,6 +13,8 @@ from levelbench.competition.checks import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets import InferenceRules
 from levelbench.competition.site import Leader, NotShown, OriginFacts
+from levelbench.competition.site.boards import script
+from levelbench.competition.site.build import LATER_BYTES
 from levelbench.competition.site.index import ComparedScore, PublishedScore, index_page
 from levelbench.competition.site.pages import entry_page, task_page
 from levelbench.competition.site.parts import asset, assets
@@ -250,3 +254,17 @@ def test_every_page_says_whose_word_its_figures_are(all_pages):
         footer = page[page.index("<footer>") :]
         assert "times and costs of training are recomputed from their curves" in footer
         assert "Latency, throughput and energy are the authors' own measurements" in footer
+
+
+def test_a_page_of_5000_entries_is_at_most_150_kb_before_its_reader_does_anything(by_hand):
+    chance, entries = random.Random(0), []
+    for at in range(5000):
+        seconds = chance.lognormvariate(6, 1.5)
+        time = by_hand.figure(seconds, f"{seconds:.3g} s", at + 1, low=0.9 * seconds, high=1.1 * seconds)
+        names = {"author": f"author {at % 321}", "hardware": f"machine {at % 57}", "framework": f"framework {at % 12}"}
+        entries.append(by_hand.entry(f"net {chance.random():.9f}", figures={"time": time}, **names))
+    whole = by_hand.board(entries)
+    assert len(script(whole)) > LATER_BYTES  # so the reader's first move asks for the data
+    page = task_page(whole, later=True)
+    assert all("data/" not in each.get("src", "") for each in Reader(page).all("script"))
+    assert sum(len(gzip.compress(each)) for each in (page.encode(), *assets().values())) < 150_000
