@@ -19,6 +19,11 @@ from levelbench.claims.view import Claim, Side
 
 _MADE_UP = re.compile(r"(?<![a-z])(synthetic|dummy|fake|random|generated)(?![a-z])")
 _BOUND = re.compile(r"\b(?:bound|limit|ceiling|synthetic|dummy|fixed batch|input costs|cost of input)\b", re.IGNORECASE)
+_ALONE = re.compile(
+    r"\b(?:comput(?:e|ing|ation)|kernels?)(?: alone|[- ]only)\b|"
+    r"\bwithout (?:any )?(?:input|reading|decoding|(?:data[- ])?loading|i/?o)\b",
+    re.IGNORECASE,
+)
 _DO = "measure with the task's own data, read from where a user would have it"
 
 
@@ -36,7 +41,7 @@ def _judged(field: str, side: Side, claim: Claim, ratios: frozenset[str]) -> Ite
         if side.time_of in {"target", "run"} or side.quality.value is not None or _for_the_whole(claim, side):
             found = f"'{side.name}' ran on synthetic data, but a result on the task is claimed"
             yield guilty(f"{field}.synthetic", found, _DO, side.where)
-        elif not _bounds_another(claim, side):
+        elif not (_is_alone(claim, side) or _bounds_another(claim, side)):
             figure = "rate" if side.time_s is None else f"time of a {side.time_of}"
             found = f"the {figure} of '{side.name}' used synthetic data: nothing was read or decoded"
             do = f"{_DO}, or call it the speed of computation alone"
@@ -58,6 +63,11 @@ def _could_be_made_up(side: Side, ratios: frozenset[str]) -> bool:
     """
     learns = side.quality.value is not None or side.quality.target is not None
     return side.time_of in ("step", "epoch") and not (learns or side.data.name or side.name in ratios)
+
+
+def _is_alone(claim: Claim, side: Side) -> bool:
+    """Whether it is called the speed of computation alone."""
+    return any(_ALONE.search(text) for text in (claim.title, side.name))
 
 
 def _bounds_another(claim: Claim, side: Side) -> bool:
