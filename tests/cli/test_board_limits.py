@@ -208,6 +208,11 @@ def test_cores_say_nothing_of_an_accelerator_and_nothing_if_they_are_not_counted
     assert known_limits(on_cores(**changes)).flop_s is None
 
 
+@pytest.mark.parametrize(("recipe", "fixed"), [("mlp", False), ("onecycle", True)])
+def test_whether_an_installed_recipe_has_a_fixed_length_is_known(recipe, fixed):
+    assert known_limits(on_cores(settings={"recipe": recipe})).fixed_length is fixed
+
+
 def test_an_idle_accelerator_does_not_raise_the_ceiling_of_cores():
     idle = Hardware("2 cores", accelerators=1, accelerator="Tesla V100-SXM2-16GB", cores=2)
     limits = known_limits(on_cores(hardware=idle, settings={"recipe": "mlp", "device": "cpu"}))

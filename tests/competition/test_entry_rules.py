@@ -82,6 +82,8 @@ def test_a_schedule_of_fixed_length_is_judged_at_its_end(clean):
     at_the_end = {f"runs[{at}].time_to_target_s": GONE for at in range(5)}
     submission = clean.make("training", with_removals(clean, {"crossing": "final", **at_the_end}))
     assert [(each.code, each.severity) for each in clean.find(submission)] == [("B145", "warning")]
+    known = MachineLimits(certain=True, fixed_length=True)
+    assert not clean.find(submission, limits=lambda entry: known)
     late = {"crossing": "final", **at_the_end, "runs[0].curve.quality": times(*[None] * 5, 0.9)}
     assert clean.codes(clean.make("training", with_removals(clean, late))) == {"B141", "B145"}
 

@@ -139,7 +139,7 @@ def known_limits(submission: Submission) -> MachineLimits:
         flop_s, machine = _most_of_cores(submission)
     named = _own_network(submission) if submission.origin is None else None
     if named is not None:
-        cost, has_convolutions = named
+        cost, has_convolutions, fixed = named
         return msgspec.structs.replace(
             facts,
             flop_s=flop_s,
@@ -148,6 +148,7 @@ def known_limits(submission: Submission) -> MachineLimits:
             network=f"the recipe {submission.settings['recipe']}",
             certain=submission.provenance.version == __version__,
             fast=_FAST if has_convolutions else 1.0,
+            fixed_length=fixed,
         )
     if flop_s is None:
         return msgspec.structs.replace(facts, samples_per_epoch=epoch)
@@ -217,8 +218,10 @@ def _on_cores(submission: Submission) -> bool | None:
     return None if device is None else str(device).startswith("cpu")
 
 
-def _own_network(submission: Submission) -> tuple[float, bool] | None:
-    """FLOPs of one example through the network of the recipe that the entry names, and whether it has convolutions.
+def _own_network(submission: Submission) -> tuple[float, bool, bool] | None:
+    """FLOPs of one example through the network of the recipe that the entry names, and two facts.
+
+    Whether the network has convolutions, and whether the recipe has a fixed length.
 
     ``None`` for a task or recipe that is not installed, and a network that is not ONNX. Settings far from the recipe's
     are not used: they come from strangers, and a network of any size could be asked for.
@@ -245,18 +248,22 @@ def _own_network(submission: Submission) -> tuple[float, bool] | None:
 
 
 @cache
-def _cost_of_recipe(task: str, recipe: str, settings: tuple[tuple[str, Setting], ...]) -> tuple[float, bool] | None:
+def _cost_of_recipe(
+    task: str, recipe: str, settings: tuple[tuple[str, Setting], ...]
+) -> tuple[float, bool, bool] | None:
     from levelbench.experiments.request import load_task
     from levelbench.networks.native import NativeNetwork
+    from levelbench.training.schedules import has_fixed_length
 
     try:
-        network = load_task(task).assemble(recipe, dict(settings)).network
+        made = load_task(task).assemble(recipe, dict(settings))
     except (LevelbenchError, ValueError, TypeError, ArithmeticError):
         return None
-    if isinstance(network, NativeNetwork):
+    if isinstance(made.network, NativeNetwork):
         return None
-    plain = network.for_inference
-    return _flops(plain), any(node.op_type == "Conv" for node in plain.model.graph.node)
+    plain = made.network.for_inference
+    has_convolutions = any(node.op_type == "Conv" for node in plain.model.graph.node)
+    return _flops(plain), has_convolutions, has_fixed_length(made.schedule)
 
 
 def _recipe(submission: Submission) -> Mapping[str, Setting] | None:

@@ -91,10 +91,10 @@ class MachineLimits(Struct, frozen=True):
     ``flop_s`` is the peak operations per second of ``machine``. ``flops_per_sample`` is the cost of ``network``, which
     the entry's model is taken for (``certain``: it is the recipe that the entry names), and ``samples_per_epoch`` the
     size of the task's training data. ``fast`` is how many times fewer multiplications a fast algorithm may need: 1 for
-    a network without convolutions. ``recipe`` holds the
-    settings of the task's recipe that the entry names, as in levelbench ``version``; empty: the task has no recipe of
-    that name. ``recipes`` are the names of all recipes of the task, if it is installed, and ``rollouts`` says whether
-    their epochs are rollouts, whose size follows from settings.
+    a network without convolutions. ``fixed_length`` says whether the recipe's schedule ends where its runs do.
+    ``recipe`` holds the settings of the task's recipe that the entry names, as in levelbench ``version``; empty: the
+    task has no recipe of that name. ``recipes`` are the names of all recipes of the task, if it is installed, and
+    ``rollouts`` says whether their epochs are rollouts, whose size follows from settings.
     """
 
     flop_s: float | None = None
@@ -103,6 +103,7 @@ class MachineLimits(Struct, frozen=True):
     network: str = ""
     certain: bool = False
     fast: float = 4.0
+    fixed_length: bool = False
     samples_per_epoch: int | None = None
     recipe: Mapping[str, Setting] | None = None
     version: str = ""

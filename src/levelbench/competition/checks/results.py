@@ -363,7 +363,9 @@ def _after_and_before(entry: CheckedEntry) -> Iterator[EntryFinding]:
 
 def _at_one_end(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Runs that are judged only at their end stop where their schedule does, which is the same place for all."""
-    if entry.rules is not None and entry.rules.crossing != "final":
+    known = entry.known_facts
+    fixed = known is not None and known.certain and known.fixed_length
+    if entry.rules is not None and entry.rules.crossing != "final" and not fixed:
         found = f"judged at its last evaluation; otherwise {entry.rules.id} requires two evaluations in a row"
         yield entry.warning("B145", "crossing", found)
     for name in ("epoch", "samples", "steps"):
