@@ -200,6 +200,22 @@ def test_nan_is_kept_by_maxima(backend, mode):
     assert np.isnan(backend.host(found)).all()
 
 
+@MODES
+def test_a_call_that_is_repeated_for_nan_draws_once(backend, mode):
+    g = GraphBuilder("dropped")
+    y = g.node("Conv", g.input("x", ["batch", 1, 8, 8]), g.parameter("w", [8, 1, 3, 3], HE))
+    y = g.node("Flatten", g.node("MaxPool", y, kernel_shape=[2, 2]))
+    y = g.node("Dropout", y, g.constant(np.float32(0.5)), g.constant(np.bool_(True)))
+    g.output(g.node("MatMul", y, g.parameter("v", [200, 3], HE)), "y")
+    executor, state = backend.executor(g.build(), mode=mode), []
+    for value in (1.0, np.nan):
+        backend.seed(3)
+        (found,) = executor.infer(backend.array(np.full((2, 1, 8, 8), value, np.float32)))
+        assert np.isnan(backend.host(found)).any() == np.isnan(value)
+        state.append(backend.draws())
+    np.testing.assert_array_equal(*state)
+
+
 def test_a_function_is_no_keras_model(backend):
     with pytest.raises(DefinitionError, match="it is a function"):
         backend.native(NativeModel("mine", "jax", lambda x: x))

@@ -18,7 +18,8 @@ from levelbench.frameworks.tensorflow.arrays import TensorArray, assuming, trace
 from levelbench.frameworks.tensorflow.operator import gradients_of, refusal
 from levelbench.frameworks.tensorflow.operators import find
 from levelbench.frameworks.tensorflow.operators.registry import on_tensors
-from levelbench.networks.executor import CheckedArrays, Executor, require_shape
+from levelbench.networks.executor import Backend, CheckedArrays, Executor, require_shape
+from levelbench.networks.inspect import random_values
 from levelbench.networks.native import KerasFunction, NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, Function
@@ -54,7 +55,8 @@ class TensorFlowExecutor(FunctionalExecutor):
         return None if entry.random else entry.make(node)
 
     def compiled(self, function: Function, network: Network) -> Function:
-        return _compiled(function, self.mode)
+        draws = bool(random_values(network.model.graph))
+        return _compiled(function, self.mode, self._backend if draws else None)
 
     def recorded(self, objective: Function, places: Sequence[int], arguments: Sequence[Array]) -> Recorded:
         trained = [arguments[at].tensor for at in places]
@@ -79,8 +81,8 @@ class TensorFlowExecutor(FunctionalExecutor):
         return refusal(self.network.name, error)
 
 
-def _compiled(function: Function, mode: str) -> Function:
-    """A function of arrays as one graph for each set of shapes."""
+def _compiled(function: Function, mode: str, drawing: Backend | None = None) -> Function:
+    """A function of arrays as one graph for each set of shapes; ``drawing`` is the backend that it draws from."""
     if mode == "eager":
         return function
     xla = mode == "xla"
@@ -102,8 +104,13 @@ def _compiled(function: Function, mode: str) -> Function:
 
     def call(*arrays: Array) -> Any:
         tensors = [each.tensor for each in arrays]
+        before = None if drawing is None else drawing.draws()
         found, holds = quick(*tensors)
-        return _wrapped(found if holds is None or holds else graph(*tensors))
+        if holds is None or holds:
+            return _wrapped(found)
+        if drawing is not None and before is not None:
+            drawing.restore_draws(before)  # a call draws once
+        return _wrapped(graph(*tensors))
 
     return call
 
