@@ -41,8 +41,10 @@ REFUSALS = (
 WrongInputError = native.InvalidArgument
 """Raised by a session for values of the wrong type, and by kernels for values that they do not support."""
 Preparation = Callable[[onnxruntime.SessionOptions], None]
-_FATAL = 4
+FATAL = 4
 _CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
+_KERNEL = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'[^']*' Status Message: ")
+_PLACE = re.compile(r"/\S+\.\w+:\d+ [^(]*\([^)]*\)(?: const)? (?:.*? was false\. (?=\S))?")
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Session:
         """
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads()
-        options.log_severity_level = _FATAL
+        options.log_severity_level = FATAL
         if not spins():
             options.add_session_config_entry("session.force_spinning_stop", "1")
         if only_device and device.kind != "cpu":
@@ -144,7 +146,7 @@ class Session:
         self.outputs = [each.name for each in self.session.get_outputs()]
         self._asked = asked
         self._options = onnxruntime.RunOptions()
-        self._options.log_severity_level = _FATAL
+        self._options.log_severity_level = FATAL
         self._devices = [device.native()] * len(self.outputs)
         self._run = self.session.run_with_ortvaluevector
         self._rest = range(1, len(self.outputs))
@@ -174,9 +176,9 @@ def refusal(asked: str, error: Exception) -> UnsupportedError:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of the message, without the error code and the signature of the C++ function."""
+    """The first line of the message, without the error code and the place in the C++ source."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    words = _CODE.split(lines[0])[-1]
+    words = _PLACE.sub("", _KERNEL.sub(r"\1: ", _CODE.split(lines[0])[-1]))
     return words.rpartition("&) ")[2].rstrip(". ")
 
 
@@ -325,10 +327,11 @@ def newest_opset(domain: str = "") -> int:
     return next((each for each in range(known, 0, -1) if _takes(IR_VERSION, {"": _PROBE_OPSET, domain: each})), 0)
 
 
-def lowered(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+def lowered(model: onnx.ModelProto, gaining: frozenset[str] = frozenset()) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     """The model with versions that ONNX Runtime supports, and a description of each change; unchanged if possible.
 
-    Raises ``UnsupportedError`` if an operator of the model has another version in the newest supported opset.
+    The operators ``gaining`` only gained types and attributes in opsets that are too new. Raises ``UnsupportedError``
+    if another operator of the model has another version in the newest supported opset.
     """
     changes: list[str] = []
     found = model
@@ -339,7 +342,7 @@ def lowered(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     too_new = {each.domain: each.version for each in _imports(model) if _is_too_new(each)}
     if not too_new:
         return found, tuple(changes)
-    _refuse_changed(model, too_new)
+    _refuse_changed(model, too_new, gaining)
     found = _copy(model) if found is model else found
     for each in _imports(found):
         each.version = min(each.version, newest_opset(_plain(each.domain))) if _is_too_new(each) else each.version
@@ -382,7 +385,7 @@ def _is_too_new(each: onnx.OperatorSetIdProto) -> bool:
     return domain in _LOWERED and each.version > newest_opset(domain)
 
 
-def _refuse_changed(model: onnx.ModelProto, too_new: dict[str, int]) -> None:
+def _refuse_changed(model: onnx.ModelProto, too_new: dict[str, int], gaining: frozenset[str]) -> None:
     """Raise ``UnsupportedError`` if one of the model's operators differs in the newest supported opset."""
     own = {(each.domain, each.name) for each in model.functions}
     for node in nodes_of(model):
@@ -390,13 +393,26 @@ def _refuse_changed(model: onnx.ModelProto, too_new: dict[str, int]) -> None:
             continue
         asked, newest = too_new[node.domain], newest_opset(_plain(node.domain))
         since = _since(node, asked)
-        if since is None or since != _since(node, newest):
+        if since is None or (
+            since != _since(node, newest) and not (node.op_type in gaining and _is_known(node, asked, newest))
+        ):
             change = f"{node.op_type} changed in opset {since}" if since else f"{node.op_type} is unknown there"
             raise UnsupportedError(
                 f"opset {asked} on ONNX Runtime",
                 f"it supports up to {newest}, and {change}",
                 "use another framework, or an older opset",
             )
+
+
+def _is_known(node: onnx.NodeProto, asked: int, newest: int) -> bool:
+    """Whether an operator has the same inputs and outputs in both opsets, and the node no attribute that is new."""
+    domain = _plain(node.domain)
+    try:
+        new, old = (defs.get_schema(node.op_type, each, domain) for each in (asked, newest))
+    except defs.SchemaError:
+        return False
+    names = [[[each.name for each in some] for some in (schema.inputs, schema.outputs)] for schema in (new, old)]
+    return names[0] == names[1] and all(each.name in old.attributes for each in node.attribute)
 
 
 def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

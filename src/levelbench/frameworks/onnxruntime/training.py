@@ -18,18 +18,20 @@ from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.frameworks import no_forward
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.frameworks.onnxruntime.sessions import (
+    FATAL,
     RANDOM_OPERATORS,
     REFUSALS,
     Session,
     SessionDevice,
+    lowered,
     nodes_of,
     refusal,
 )
 from levelbench.networks.executor import Executor, LiveArrays, require_inputs
-from levelbench.networks.inspect import captured, needed_nodes
+from levelbench.networks.inspect import captured, needed_nodes, random_values
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
-from levelbench.networks.values import Shape
+from levelbench.networks.values import Value
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode
 
@@ -37,24 +39,24 @@ Host = NDArray[Any]
 _READ = {"LayerNormalization": 3, "SoftmaxCrossEntropyLoss": 2}
 """How many outputs the gradient of an operator needs."""
 # fmt: off
-_RIGHT = {
+_RIGHT = frozenset({
     "Abs", "Add", "BatchNormalization", "Cast", "Clip", "Concat", "Conv", "Cos", "Div", "Erf", "Exp", "Expand",
     "Flatten", "Gather", "GatherElements", "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "Identity",
     "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg", "Pad",
     "Pow", "Reciprocal", "ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceSum", "Relu", "Reshape",
     "ScatterElements", "ScatterND", "Sigmoid", "Sin", "Slice", "Softmax", "SoftmaxCrossEntropyLoss", "Split",
     "Sqrt", "Squeeze", "Sub", "Tanh", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where",
-}
+})
 # fmt: on
 """Operators whose gradients were found equal to the reference's, but for what :func:`_wrong` says.
 
 Of others some gradients are wrong without a word: AveragePool's where the batch is open (it may also end the process).
 """
 # fmt: off
-_FLAT = {
+_FLAT = frozenset({
     "And", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
     "NonZero", "Not", "Or", "Shape", "Size", "Xor",
-}
+})
 # fmt: on
 """Operators through which nothing is differentiated."""
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
@@ -127,11 +129,16 @@ class TrainingExecutor(Executor):
         network = self.network
         if not network.loss:
             raise DefinitionError(f"training {network.name}", "it has no loss", "add one with network.with_loss()")
-        proto = network.to_proto()
-        if drawn := sorted({each.op_type for each in nodes_of(proto)} & RANDOM_OPERATORS):
+        proto, shapes = network.to_proto(), infer_shapes(network)
+        drawing = random_values(proto.graph)
+        _simplify(proto.graph, shapes, drawing)
+        if drawing:
+            drawn = sorted({each.op_type for each in nodes_of(proto)} & RANDOM_OPERATORS)
             raise _refused(network, f"{drawn[0]} would draw from a generator of its own")
-        _expand_gelu(proto.graph)
-        trained = _trained(network, proto.graph, list(self.parameters))
+        if (kind := shapes[network.loss].dtype) not in ("float32", ""):
+            raise _refused(network, f"its loss is {kind}, and gradients begin in float32")
+        trained = _trained(network, proto.graph, list(self.parameters), shapes)
+        _name_once(proto.graph)
         for node in proto.graph.node:
             # Gradients read these outputs, although ONNX lets a model leave them out.
             for at in range(len(node.output), _READ.get(node.op_type, 0)):
@@ -146,6 +153,7 @@ class _Run:
 
     def __init__(self, network: Network, proto: onnx.ModelProto, outputs: Sequence[str]) -> None:
         self.outputs = list(outputs)
+        proto, _ = lowered(proto, _RIGHT | _FLAT)
         graph, held = proto.graph, {each.name for each in network.parameters}
         # Without what nobody asks for: labels of an inference, sums of gradients over several calls.
         needed, read = needed_nodes(graph, self.outputs)
@@ -155,10 +163,7 @@ class _Run:
         for each in [each for each in graph.input if each.name not in read]:
             graph.input.remove(each)
         declared = {each.name: each for each in (*graph.input, *graph.output, *graph.value_info)}
-        for each in [each for each in graph.initializer if each.name in held]:
-            graph.initializer.remove(each)
-            if each.name not in {given.name for given in graph.input}:
-                graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, list(each.dims)))
+        _feed(graph, held)
         del graph.output[:]
         graph.output.extend(declared.get(name, onnx.ValueInfoProto(name=name)) for name in self.outputs)
         self._asked = f"training {network.name}"
@@ -179,13 +184,26 @@ class _Run:
         return found
 
 
-def _trained(network: Network, graph: onnx.GraphProto, parameters: Sequence[str]) -> list[str]:
+def _feed(graph: onnx.GraphProto, names: set[str]) -> None:
+    """Make these initialisers inputs."""
+    given = {each.name for each in graph.input}
+    for each in [each for each in graph.initializer if each.name in names]:
+        graph.initializer.remove(each)
+        if each.name not in given:
+            graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, list(each.dims)))
+
+
+def _trained(
+    network: Network, graph: onnx.GraphProto, parameters: Sequence[str], shapes: Mapping[str, Value]
+) -> list[str]:
     """The parameters that the loss depends on; ``UnsupportedError`` where a gradient on the way would be wrong."""
     needed, _ = needed_nodes(graph, [network.loss])
     moving, path = set(parameters), list[tuple[onnx.NodeProto, list[int]]]()
     for at in needed:
         node = graph.node[at]
         places = [place for place, name in enumerate(node.input) if name in moving]
+        if node.op_type == "BatchNormalization" and _attribute(node, "training_mode", 0):
+            places = [place for place in places if place < 3]  # the statistics are those of the batch
         inside = moving.intersection(captured(node))
         if not (places or inside) or node.op_type in _FLAT or _attribute(node, "to", _FLOATS[0]) not in _FLOATS:
             continue
@@ -195,7 +213,6 @@ def _trained(network: Network, graph: onnx.GraphProto, parameters: Sequence[str]
         moving.update(node.output[:1] if node.op_type in ("MaxPool", "TopK") else node.output)
         moving.discard("")
         path.append((node, places))
-    shapes = {name: each.shape for name, each in infer_shapes(network).items()}
     reaching = {network.loss}
     for node, places in reversed(path):
         if reaching.isdisjoint(node.output):
@@ -208,25 +225,50 @@ def _trained(network: Network, graph: onnx.GraphProto, parameters: Sequence[str]
         else:
             found = _wrong(node, places, shapes, parameters)
         if found:
-            raise _refused(network, f"its gradient of {node.op_type} would be wrong with {found}")
+            raise _refused(network, f"its gradient of {node.op_type} would be wrong or missing with {found}")
     return [name for name in parameters if name in reaching]
 
 
-def _wrong(
-    node: onnx.NodeProto, places: Sequence[int], shapes: Mapping[str, Shape | None], parameters: Sequence[str]
-) -> str:
-    """What makes the gradients to the inputs at these places wrong, or nothing."""
-    kind = node.op_type
+def _wrong(node: onnx.NodeProto, places: Sequence[int], shapes: Mapping[str, Value], parameters: Sequence[str]) -> str:
+    """What makes the gradients to the inputs at these places wrong or impossible, or nothing."""
+    kind, unknown = node.op_type, Value("", "", None)
+    values = [shapes.get(name, unknown) for name in node.input]
+    made = shapes.get(node.output[0], unknown).shape
     if kind in ("Clip", "Pad", "Pow", "SoftmaxCrossEntropyLoss") and places != [0]:
         return "another trained input than its first"
-    if kind in ("Pow", "Where"):
-        made = shapes.get(node.output[0])
-        if made is None or any(shapes.get(node.input[place]) != made for place in places):
-            return "an input that is broadcast"
-    if kind == "Gemm" and 2 in places and not shapes.get(node.input[2]):
-        return "a bias without axes"
+    if kind in ("Pow", "Where") and (made is None or any(values[place].shape != made for place in places)):
+        return "an input that is broadcast"
+    if kind == "Pow" and values[1].dtype != values[0].dtype:
+        return "an exponent of another type"
+    if kind.startswith("Reduce"):
+        empty = len(node.input) < 2 or values[1].shape == (0,)
+        if empty and _attribute(node, "noop_with_empty_axes", 0):
+            return "noop_with_empty_axes"
+        if made == () and kind in ("ReduceL2", "ReduceLogSumExp"):
+            return "a result without axes"
+    return _wrong_layer(node, places, values, parameters)
+
+
+def _wrong_layer(
+    node: onnx.NodeProto, places: Sequence[int], values: Sequence[Value], parameters: Sequence[str]
+) -> str:
+    """The same for products, windows and normalisation."""
+    kind, shapes = node.op_type, [each.shape for each in values]
+    if kind == "MatMul" and () in [(each or (0, 0))[1:] for each in shapes] and len(shapes[1] or ()) != 2:
+        return "a vector"
+    if kind == "Gemm":
+        if 2 in places and not shapes[2]:
+            return "a bias without axes"
+        factors = [_attribute(node, "alpha", 1.0), _attribute(node, "beta", 1.0) if 2 in places else 1.0]
+        if 0.0 in factors:
+            return "a factor of 0"
     if kind == "Conv" and _attribute(node, "auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
         return "auto_pad"
+    if kind == "Pad":
+        if (mode := _attribute(node, "mode", b"constant")) != b"constant":
+            return f"mode {mode.decode()!r}"
+        if len(node.input) > 3 and node.input[3]:
+            return "axes"
     if kind.startswith("Scatter") and _attribute(node, "reduction", b"none") != b"none":
         return "a reduction"
     if kind == "LeakyRelu" and _attribute(node, "alpha", 0.01) < 0:
@@ -235,6 +277,8 @@ def _wrong(
         return "fixed statistics: it takes the batch's"
     if kind == "LayerNormalization" and len(node.input) < 3:
         return "no bias"
+    if kind == "MaxPool" and _attribute(node, "storage_order", 0):
+        return "storage_order 1"
     if kind == "MaxPool" and node.input[0] in parameters:
         return "a parameter as its input: it ends the process"
     return ""
@@ -242,6 +286,34 @@ def _wrong(
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
+
+
+def _simplify(graph: onnx.GraphProto, shapes: Mapping[str, Value], drawing: set[str]) -> None:
+    """Write the graph as the package can differentiate it."""
+    for node in graph.node:
+        if node.op_type == "Dropout" and node.output[0] not in drawing and not any(node.output[1:]):
+            node.op_type = "Identity"
+            del node.attribute[:], node.input[1:], node.output[1:]
+        elif node.op_type == "Transpose" and not node.attribute:
+            shape = shapes[node.input[0]].shape
+            if shape is not None:
+                # The axes in reverse, which it does not find by itself.
+                perm = list(range(len(shape)))[::-1]
+                node.attribute.append(onnx.helper.make_attribute("perm", perm, None, onnx.AttributeProto.INTS))
+    _expand_gelu(graph)
+
+
+def _name_once(graph: onnx.GraphProto) -> None:
+    """Give a node that reads a value twice a second name of it: each input has a gradient, named after the input."""
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        for at, name in enumerate(node.input):
+            if name and name in node.input[:at]:
+                node.input[at] = f"{node.output[0]}.input{at}"
+                nodes.append(onnx.helper.make_node("Identity", [name], [node.input[at]]))
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _expand_gelu(graph: onnx.GraphProto) -> None:
@@ -279,24 +351,20 @@ def _constant(graph: onnx.GraphProto, name: str, value: float) -> str:
 
 def _with_gradients(network: Network, proto: onnx.ModelProto, trained: Sequence[str]) -> onnx.ModelProto:
     """The network's graph with the gradient of its loss for each of these parameters, under ``NAME_grad``."""
-    from onnxruntime.training import onnxblock
+    # Its module onnxruntime.training would need PyTorch.
+    from onnxruntime.capi._pybind_state import GradientGraphBuilder, get_optimized_model
 
-    class Loss(onnxblock.TrainingBlock):
-        def build(self, loss: str) -> str:
-            return loss
-
+    proto, _ = lowered(proto, _RIGHT | _FLAT)
+    _feed(proto.graph, {each.name for each in network.parameters})
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = FATAL
     try:
-        with onnxblock.base(proto):
-            block = Loss()
-            for name in trained:
-                block.requires_grad(name)
-            block(network.loss)
-            made, _ = block.to_model_proto()
+        optimised = get_optimized_model(proto.SerializeToString(), set(trained), options)
+        builder = GradientGraphBuilder(optimised, {network.loss}, set(trained), network.loss, options)
+        builder.build()
+        return onnx.load_from_string(builder.get_model())
     except (*REFUSALS, IndexError) as error:
         raise refusal(f"training {network.name}", error) from error
-    graph = onnx.ModelProto()
-    graph.CopyFrom(made)
-    return graph
 
 
 def _refused(network: Network, found: str) -> UnsupportedError:
