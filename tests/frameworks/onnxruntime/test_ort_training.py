@@ -155,12 +155,21 @@ def test_gelus_gradient_is_that_of_its_approximation(backend):
     agrees(backend, summed(lambda g, w: g.node("Gelu", w, approximate="tanh"), [20, 20]))
 
 
+def constants(g):
+    return [g.constant(np.full(12, each, np.float32)) for each in (0.5, 0.1)]
+
+
 REWRITTEN = {
     "a product with itself": (lambda g, w: g.node("MatMul", w, w), [3, 3]),
     "a hidden value with itself": (lambda g, w: g.node("Mul", *[g.node("Sin", w)] * 2), [3]),
     "three times the same": (lambda g, w: g.node("Gemm", w, w, w), [3, 3]),
     "a choice of one": (lambda g, w: g.node("Where", g.constant(np.array([True, False])), w, w), [2]),
     "a matrix turned by default": (lambda g, w: g.node("MatMul", w, g.node("Transpose", w)), [2, 3]),
+    "a normalisation without bias": (lambda g, w, v: g.node("LayerNormalization", w, v), [2, 3], [3]),
+    "normalisations by one constant": (
+        lambda g, w: g.node("LayerNormalization", g.node("LayerNormalization", w, *constants(g)), *constants(g)),
+        [2, 12],
+    ),
     "a dropout that is off": (lambda g, w: g.node("Dropout", w, g.constant(0.5)), [3]),
 }
 

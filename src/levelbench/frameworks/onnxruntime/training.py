@@ -138,7 +138,7 @@ class TrainingExecutor(Executor):
         if (kind := shapes[network.loss].dtype) not in ("float32", ""):
             raise _refused(network, f"its loss is {kind}, and gradients begin in float32")
         trained = _trained(network, proto.graph, list(self.parameters), shapes)
-        _name_once(proto.graph)
+        _name_once(proto.graph, {each.name for each in network.parameters})
         for node in proto.graph.node:
             # Gradients read these outputs, although ONNX lets a model leave them out.
             for at in range(len(node.output), _READ.get(node.op_type, 0)):
@@ -300,17 +300,31 @@ def _simplify(graph: onnx.GraphProto, shapes: Mapping[str, Value], drawing: set[
                 # The axes in reverse, which it does not find by itself.
                 perm = list(range(len(shape)))[::-1]
                 node.attribute.append(onnx.helper.make_attribute("perm", perm, None, onnx.AttributeProto.INTS))
+        elif node.op_type == "LayerNormalization" and not any(node.input[2:]):
+            scale = shapes[node.input[1]]
+            if scale.shape is not None and scale.sizes is not None:
+                # Its gradient without a bias would be wrong.
+                del node.input[2:]
+                zeros = onnx.numpy_helper.from_array(np.zeros(scale.sizes, scale.dtype), f"{node.output[0]}.bias")
+                graph.initializer.append(zeros)
+                node.input.append(zeros.name)
     _expand_gelu(graph)
 
 
-def _name_once(graph: onnx.GraphProto) -> None:
+def _name_once(graph: onnx.GraphProto, parameters: set[str]) -> None:
     """Give a node that reads a value twice a second name of it: each input has a gradient, named after the input."""
+    constants = {each.name: each for each in graph.initializer}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         for at, name in enumerate(node.input):
+            new = f"{node.output[0]}.input{at}"
             if name and name in node.input[:at]:
-                node.input[at] = f"{node.output[0]}.input{at}"
-                nodes.append(onnx.helper.make_node("Identity", [name], [node.input[at]]))
+                nodes.append(onnx.helper.make_node("Identity", [name], [new]))
+                node.input[at] = new
+            elif node.op_type == "LayerNormalization" and name in constants and name not in parameters:
+                # Its scale and bias have gradients that nobody asks for, and may be those of other nodes, too.
+                graph.initializer.add().CopyFrom(constants[name])
+                graph.initializer[-1].name = node.input[at] = new
         nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)
