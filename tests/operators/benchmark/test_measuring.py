@@ -5,8 +5,8 @@ import pytest
 
 from levelbench.errors import MissingError
 from levelbench.measure.caches import Flusher
-from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
-from levelbench.operators.frameworks import open_framework
+from levelbench.operators.benchmark.measuring import TrialSettings, best_ceilings, measure_problem
+from levelbench.operators.frameworks import load_framework, open_framework
 from levelbench.operators.suites.single import parse_problem
 
 QUICK = {"budget_s": 0.02, "memory_bytes": 2**34}
@@ -31,6 +31,20 @@ def test_the_measured_call_ends_when_its_outputs_are_computed(fake, gemm, refere
     backend = fake()
     measured(backend, gemm, reference)
     assert backend.finished == backend.calls
+
+
+def test_a_product_that_only_looks_fast_makes_no_ceiling(fake):
+    held = []
+
+    def first(array):
+        held.append(array)
+        return held[0]
+
+    found = [
+        best_ceilings(load_framework("numpy"), fake(change), "cpu", "float16", 1e5, 0.02).flop_s
+        for change in (lambda array: array, first, lambda array: array[:0])
+    ]
+    assert [list(each) for each in found] == [["float16"], [], []]
 
 
 def unwritten_border(array):
