@@ -209,6 +209,14 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(engine, monkeypatch)
         engine.open()
 
 
+def test_tinygrad_without_its_compiler_is_not_said_to_run(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(MissingError, match="clang, which tinygrad compiles with, is not installed: apt install clang"):
+        tinygrad.open()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda each: each.name)
 def test_an_installed_engine_agrees_with_numpy_on_a_network(engine):

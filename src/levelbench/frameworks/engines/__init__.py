@@ -80,7 +80,7 @@ class OnnxEngine(Framework):
 
     def open(self, device: str = "cpu") -> EngineBackend:
         if lacking := self.lacks(device):
-            remedy = f"pip install {self.distribution}" if "not installed" in lacking else "use --device cpu"
+            remedy = lacking.partition(": ")[2] or "use --device cpu"
             raise MissingError(f"framework {self.name!r} on device {device!r}", lacking, remedy)
         return EngineBackend(self)
 

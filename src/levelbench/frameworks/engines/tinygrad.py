@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +11,18 @@ from levelbench.frameworks.engines import OnnxEngine, Run
 
 
 class Tinygrad(OnnxEngine):
-    """Compiles kernels with clang, which it finds on the path, or with LLVM's library (``CPU_LLVM=1``)."""
+    """Compiles kernels with clang, which it finds on the path, or the compiler of ``CC``."""
 
     name = "tinygrad"
     title = "tinygrad"
     package = "tinygrad"
     distribution = "tinygrad"
+
+    def lacks(self, device: str = "cpu") -> str | None:
+        lacking, compiler = super().lacks(device), os.environ.get("CC") or "clang"
+        if lacking is None and shutil.which(compiler) is None:
+            return f"{compiler}, which tinygrad compiles with, is not installed: apt install clang"
+        return lacking
 
     @staticmethod
     def load(path: str) -> Run:
