@@ -71,7 +71,7 @@ import sys
 
 import numpy as np
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.networks.native import NativeNetwork
 from levelbench.operators.frameworks import load_framework
 
@@ -118,10 +118,24 @@ listed, named, own = keras.Model([a, b], less), keras.Model({"b": b, "a": a}, le
 own([np.ones((1, 1), np.float32)] * 2)
 found = {name: scores(each, [[5]], [[3]])[1] for name, each in {"list": listed, "names": named, "own": own}.items()}
 adding = scores(keras.Sequential([keras.Input((3,)), Adding(), keras.layers.Dense(4)]), np.ones((8, 3)))[0]
-try:
-    adding.forward(backend.array(np.ones((8, 3), np.float32)), backend.array(np.zeros(8, np.int64)))
-except DefinitionError as error:
-    found["added"] = str(error)
+spectral = keras.Sequential([keras.Input((3,)), keras.layers.SpectralNormalization(keras.layers.Dense(4))])
+for name, each in {"added": adding, "assigned": scores(spectral, np.ones((8, 3)))[0]}.items():
+    try:
+        each.forward(backend.array(np.ones((8, 3), np.float32)), backend.array(np.zeros(8, np.int64)))
+    except DefinitionError as error:
+        found[name] = str(error)
+heads = {name: keras.layers.Dense(size)(a) for name, size in (("scores", 4), ("alone", 1))}
+executor, _ = scores(keras.Model(a, heads), [[5]])
+found["heads"] = [list(each.shape) for each in executor.infer(backend.array(np.ones((2, 1), np.float32)))]
+given = backend.array(np.ones((2, 1), np.float32)), backend.array(np.array([3, 3]))
+found["loss"] = backend.mean([executor.forward(*given)])
+layers = [keras.layers.Conv2D(4, 1), keras.layers.MaxPooling2D(), keras.layers.Flatten()]
+pooled = NativeNetwork(lambda: keras.Sequential([keras.Input((2, 2, 1)), *layers])).model(0)
+if "xla" in backend.modes:
+    try:
+        backend.native(pooled, "xla").forward(backend.array(np.ones((2, 2, 2, 1), np.float32)), given[1])
+    except UnsupportedError as error:
+        found["pooled"] = str(error)
 print(json.dumps({"mean": mean.tolist(), **found}))
 """
 
@@ -222,6 +236,25 @@ def test_a_keras_model_takes_several_inputs_in_its_own_list_or_dictionary(framew
 @BACKENDS
 def test_a_loss_that_a_layer_adds_in_its_call_is_refused_once_it_is_known(framework):
     assert "add_loss" in called(framework)["added"]
+
+
+@pytest.mark.slow
+@BACKENDS
+def test_outputs_in_a_dictionary_keep_its_order_and_the_first_has_the_loss(framework):
+    found = called(framework)
+    assert found["heads"] == [[2, 4], [2, 1]]
+    assert found["loss"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_a_layer_that_assigns_to_a_trained_weight_is_refused(framework):
+    assert "assigns to" in called(framework)["assigned"]
+
+
+@pytest.mark.slow
+def test_what_xla_lacks_for_a_keras_model_is_refused():
+    assert "in mode 'xla' on tensorflow" in called("tensorflow")["pooled"]
 
 
 class Model:

@@ -237,9 +237,14 @@ class KerasFunction:
         ]
         # Not its stateless_call, which leaves out what a call does: its layers would not be told that it trains.
         with keras.StatelessScope(state_mapping=pairs, collect_losses=training) as scope:
+            before = [scope.get_current_value(each) for each in held[0]]
             outputs = self.model(*self._given(inputs), training=training)
             if training and not self._trains:
                 refuse_own_training(self.model, "a Keras model")
+                after = [scope.get_current_value(each) for each in held[0]]
+                _refuse_assigned(
+                    [each.path for each, *both in zip(held[0], before, after, strict=True) if both[0] is not both[1]]
+                )
                 self._trains = True
         fresh = [scope.get_current_value(each) for each in held[1]]
         return outputs, dict(zip(self._names[1], fresh, strict=True))
@@ -271,6 +276,24 @@ def refuse_own_training(model: Any, what: str) -> None:
         found = "its layers add losses of their own (regularizers, add_loss), which a recipe's loss does not contain"
         do = "leave them out, or write loss= of the recipe and decay in its optimizer"
         raise DefinitionError(f"training {what}", found, do)
+
+
+def _refuse_assigned(paths: Sequence[str]) -> None:
+    """``DefinitionError`` for layers that assign to what an optimizer trains, which would keep its old value."""
+    if paths:
+        found = f"a layer, such as SpectralNormalization, assigns to {paths[0]}, which the optimizer trains"
+        raise DefinitionError("training a Keras model", found, "leave it out, or use KERAS_BACKEND=torch")
+
+
+def leaves_in_order(found: Any, others: Callable[[Any], Sequence[Any]]) -> list[Any]:
+    """What nested sequences and dictionaries hold, these in their own order, which JAX and TensorFlow would sort.
+
+    ``others`` opens what is neither.
+    """
+    if isinstance(found, Mapping | tuple | list):
+        parts = found.values() if isinstance(found, Mapping) else found
+        return [leaf for part in parts for leaf in leaves_in_order(part, others)]
+    return list(others(found))
 
 
 def _framework_of(model: object) -> str:

@@ -25,7 +25,7 @@ from levelbench.frameworks.jax.operators import find
 from levelbench.frameworks.shared.executor import FunctionalExecutor, Reader, Recorded, cross_entropy
 from levelbench.networks.executor import Executor, LiveMapping, require_inputs, require_shape
 from levelbench.networks.inspect import all_nodes
-from levelbench.networks.native import NativeModel
+from levelbench.networks.native import NativeModel, leaves_in_order
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Function
 from levelbench.operators.node import OperatorNode
@@ -343,7 +343,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _arrays(found: Any, name: str) -> list[Array]:
-    arrays = [each for each in jax.tree_util.tree_leaves(found) if hasattr(each, "dtype")]
+    arrays = [each for each in leaves_in_order(found, jax.tree_util.tree_leaves) if hasattr(each, "dtype")]
     if not arrays:
         raise DefinitionError(f"the result of {name!r}", f"there is no array in a {type(found).__name__}", "return one")
     return arrays

@@ -20,7 +20,7 @@ from levelbench.frameworks.tensorflow.operators import find
 from levelbench.frameworks.tensorflow.operators.registry import on_tensors
 from levelbench.networks.executor import Backend, CheckedArrays, Executor, require_shape
 from levelbench.networks.inspect import random_values
-from levelbench.networks.native import KerasFunction, NativeModel
+from levelbench.networks.native import KerasFunction, NativeModel, leaves_in_order
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, Function
 from levelbench.operators.node import OperatorNode
@@ -136,12 +136,12 @@ class TensorFlowModel(Executor):
 
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
         """The tensors that the model returns, in the order of its tuples and dictionaries."""
-        found: tuple[Array, ...] = self._infer(*self.parameters.values(), *self.buffers.values(), *inputs)
+        found: tuple[Array, ...] = self._call(self._infer, inputs)
         return found
 
     def forward(self, *inputs: Array) -> Array:
         """The loss. Takes the model's inputs, then the loss's further arguments, such as labels."""
-        loss, fresh, self._gradients = self._step(*self.parameters.values(), *self.buffers.values(), *inputs)
+        loss, fresh, self._gradients = self._call(self._step, inputs)
         for name, each in zip(self.buffers, fresh, strict=True):
             self.buffers[name] = each
         return loss
@@ -158,6 +158,14 @@ class TensorFlowModel(Executor):
         if self.mode != "eager":
             self.infer(*inputs)
 
+    def _call(self, function: Function, inputs: Sequence[Array]) -> Any:
+        try:
+            return function(*self.parameters.values(), *self.buffers.values(), *inputs)
+        except tf.errors.OpError as error:
+            if found := refusal(f"the model {self._model.name!r} in mode {self.mode!r}", error):
+                raise found from error
+            raise
+
     def _answer(self, tensors: Sequence[Any], inputs: Sequence[Any], *, training: bool) -> tuple[Any, list[Any]]:
         first, second = self._counts
         parts = zip(_kept(self._model), (tensors[:first], tensors[first:second]), strict=True)
@@ -168,7 +176,7 @@ class TensorFlowModel(Executor):
     def _outputs(self, *arrays: Array) -> tuple[Array, ...]:
         tensors = [each.tensor for each in arrays]
         found, _ = self._answer(tensors, tensors[self._counts[1] :], training=False)
-        return tuple(TensorArray(each) for each in tf.nest.flatten(found))
+        return tuple(TensorArray(each) for each in leaves_in_order(found, tf.nest.flatten))
 
     def _loss_and_gradients(self, *arrays: Array) -> tuple[Array, Sequence[Array], Sequence[Array]]:
         tensors, (first, second) = [each.tensor for each in arrays], self._counts
@@ -184,7 +192,7 @@ class TensorFlowModel(Executor):
         if callable(self._model.loss):
             loss = self._model.loss(found, *rest)
         else:
-            logits, *labels = [TensorArray(each) for each in (tf.nest.flatten(found)[0], *rest)]
+            logits, *labels = [TensorArray(each) for each in (leaves_in_order(found, tf.nest.flatten)[0], *rest)]
             loss = cross_entropy(xp, on_tensors(tf.nn.log_softmax), logits, self._model.smoothing, *labels).tensor
         if not tf.is_tensor(loss) or loss.shape.rank != 0:
             raise DefinitionError(f"the loss of {self._model.name!r}", "it is not a scalar tensor", "return the mean")

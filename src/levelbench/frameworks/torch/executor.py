@@ -38,7 +38,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from levelbench.errors import DefinitionError
-from levelbench.networks.native import NativeModel, is_keras, keras_arguments, refuse_own_training
+from levelbench.networks.native import NativeModel, is_keras, keras_arguments, leaves_in_order, refuse_own_training
 
 
 class LiveTensors(CheckedArrays):
@@ -659,7 +659,19 @@ def _keras_tensors(model: Any) -> Iterator[tuple[str, Tensor]]:
 def _keras_called(module: Any) -> Callable[..., Any]:
     """A Keras model asks for the mode with each call, and does not look at the module's."""
     given = keras_arguments(module)
-    return lambda *inputs: module(*given(inputs), training=module.training)
+    try:
+        nest = module.output
+    except AttributeError:
+        nest = None  # a model that is a class of its own
+    if not isinstance(nest, Mapping):
+        return lambda *inputs: module(*given(inputs), training=module.training)
+
+    def ordered(*inputs: Any) -> dict[str, Any]:
+        # Keras sorts a dictionary of outputs on PyTorch, and on no other backend.
+        found = module(*given(inputs), training=module.training)
+        return {name: found[name] for name in nest}
+
+    return ordered
 
 
 def _fused(what: str, mode: str) -> UnsupportedError:
@@ -668,7 +680,7 @@ def _fused(what: str, mode: str) -> UnsupportedError:
 
 def _tensors(found: Any) -> tuple[Tensor, ...]:
     """All tensors in a module's output: a tuple, a dictionary, a Hugging Face data class."""
-    tensors = tuple(each for each in pytree.tree_leaves(found) if isinstance(each, Tensor))
+    tensors = tuple(each for each in leaves_in_order(found, pytree.tree_leaves) if isinstance(each, Tensor))
     if not tensors:
         raise DefinitionError("a module's output", f"there is no tensor in a {type(found).__name__}", "return one")
     return tensors
