@@ -85,6 +85,30 @@ def test_a_wrong_output_is_measured_and_reported_as_wrong(make_specification, me
     assert "latency" in named(events, Samples)
 
 
+class Remembering(NumpyBackend):
+    """Answers every call with the outputs of its first."""
+
+    def executor(self, *given, **named):
+        made, held = super().executor(*given, **named), []
+        infer = made.infer
+
+        def remembered(*inputs):
+            if not held:
+                held.append(infer(*inputs))
+            return held[0]
+
+        made.infer = remembered
+        return made
+
+
+def test_a_network_that_answers_with_what_it_remembers_is_wrong(make_specification, measured):
+    outcome, _ = measured(make_specification(), open_backend=lambda name, device: Remembering())
+    assert (outcome.status, outcome.reason) == (
+        "wrong",
+        "it gives the same outputs for other inputs: it remembers results",
+    )
+
+
 def test_an_output_with_its_rows_in_another_order_is_wrong(make_specification, measured):
     assert measured(make_specification(), alter=lambda array: array[::-1])[0].status == "wrong"
 

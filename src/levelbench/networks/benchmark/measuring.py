@@ -260,6 +260,23 @@ class PreparedCase:
         checked = f"{alone.checked}, run separately: within a batch of {case.batch} the rows affect each other"
         return finding if alone.wrong else Correctness("", checked, alone.errors)
 
+    def remembers(self) -> str:
+        """What is wrong if a network answers other inputs with the same outputs, where NumPy does not."""
+        network, case = self.made.network, self.specification.case
+        if network is None or self._trains:
+            return ""
+        other = network.make_inputs(case.batch, 1, case.sizes)
+        inputs = [self._hosted_inputs(), {name: other[name] for name in read_inputs(network)}]
+        if not _alike(*([self._host(each) for each in self.executor.infer(*self._native(given))] for given in inputs)):
+            return ""
+        try:
+            numpy = _running_networks(open_framework("numpy", "cpu"), "numpy")
+            reference = numpy.executor(network, self.made.parameters, trains=False)
+            wanted = [reference.infer(*given.values()) for given in inputs]
+        except UnsupportedError:
+            return ""
+        return "" if _alike(*wanted) else "it gives the same outputs for other inputs: it remembers results"
+
     def watched(self) -> AnswerWatch | None:
         """The measured call with changing inputs, of a framework's own model: it may remember."""
         case = self.specification.case
@@ -501,6 +518,8 @@ def _measured(
     taken = sample_latency(trial.work, until, clock, watch)
     if watch is not None:
         finding = watch.conclude(clock)
+    elif not finding.wrong and (wrong := trial.remembers()):
+        finding = replace(finding, wrong=wrong)
     record(Samples("warmup", "s", taken.warmup.tolist()))
     record(Samples("latency", "s", taken.values.tolist()))
     on_stage("operators")
@@ -514,6 +533,10 @@ def _measured(
         taken.warmup_reason,
         reason,
     )
+
+
+def _alike(first: Sequence[Host], second: Sequence[Host]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def _running_networks(opened: OperatorBackend, framework: str) -> Backend:
