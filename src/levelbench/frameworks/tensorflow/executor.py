@@ -96,11 +96,11 @@ def _compiled(function: Function, mode: str, drawing: Backend | None = None) -> 
             found = traced(*tensors)
             return found, taken.holds()
 
-    graph = tf.function(traced, autograph=False, jit_compile=xla or None)
+    graph = _by_shapes(tf.function(traced, autograph=False, jit_compile=xla or None))
     if xla or tf.config.get_visible_devices("GPU"):
         return lambda *arrays: _wrapped(graph(*[each.tensor for each in arrays]))
     # A branch in a graph costs 1 % of a small network; the graph with branches is made where the quick one is wrong.
-    quick = tf.function(assumed, autograph=False)
+    quick = _by_shapes(tf.function(assumed, autograph=False))
 
     def call(*arrays: Array) -> Any:
         tensors = [each.tensor for each in arrays]
@@ -111,6 +111,23 @@ def _compiled(function: Function, mode: str, drawing: Backend | None = None) -> 
         if drawing is not None and before is not None:
             drawing.restore_draws(before)  # a call draws once
         return _wrapped(graph(*tensors))
+
+    return call
+
+
+def _by_shapes(function: Any) -> Function:
+    """A ``tf.function`` of tensors whose graph is found by shapes and types alone.
+
+    What it does itself to find one takes longer than a small network.
+    """
+    graphs: dict[Any, Any] = {}
+
+    def call(*tensors: Any) -> Any:
+        kinds = tuple([(tuple(each.shape), each.dtype) for each in tensors])
+        graph = graphs.get(kinds)
+        if graph is None:
+            graph = graphs[kinds] = function.get_concrete_function(*tensors)
+        return graph(*tensors)
 
     return call
 
