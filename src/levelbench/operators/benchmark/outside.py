@@ -46,7 +46,7 @@ __all__ = ["OutsideCalls", "answer", "call_from_outside", "refer"]
 
 _ALIGNMENT = 64
 _ROUND_S, _MOST_CALLS, _MOST_BYTES = 0.005, 16, 64 << 20
-_ROUNDS, _MOST_ROUNDS = 10, 100
+_ROUNDS, _MOST_ROUNDS, _LEAST_S = 10, 100, 3.0
 _FASTER, _KEPT = 3.0, 3
 _CALL_S, _CONVERTED_S = 30e-6, {"numpy": 0.0, "torch": 100e-6}
 _COPIES, _LARGE_COPIES, _LARGE_BYTES = 2, 5, 256 << 10
@@ -185,7 +185,7 @@ class _Caller:
         self._contents = Contents(inputs, OnNumpy(), fixed=fixed, only_floats=True)
         self._calls, self._began_ns, self._rounds, self._copying_s = 1, 0, 0, inf
         self._least_s, self._copies, self._more_copies = inf, _COPIES, more_copies
-        self._process = self._waited_before_ns = 0
+        self._process = self._waited_before_ns = self._first_ns = 0
         self.kept: list[tuple[list[Host | None], list[Host | None]]] = []
         self._given: list[list[Host | None]] = []
         os.mkfifo(folder / "go")
@@ -203,7 +203,7 @@ class _Caller:
         """A line of the process: what its outputs are, or that it has computed a round of them."""
         waits_ns, now_ns = waited_ns(self._process), HOST.now_ns()
         if "outputs" in line:
-            self._process = int(line["process"])
+            self._process, self._first_ns = int(line["process"]), now_ns
             self._begin([(tuple(shape), dtype) for shape, dtype in line["outputs"]])
         else:
             # Of the first round, some is spent on pages that nobody has touched yet.
@@ -213,13 +213,21 @@ class _Caller:
             self._keep()
             self._rounds += 1
         rounds = _ROUNDS if self._recorded_s < inf else _KEPT - 1
-        enough = self._rounds > rounds and (not self.too_long() or self._rounds > _MOST_ROUNDS)
+        enough = self._rounds > rounds and (not self.too_long() or self._tried())
         self._send([] if enough else [secrets.randbits(64) for _ in range(self._calls)])
+
+    def _tried(self) -> bool:
+        """Whether it was tried often and long enough: a busy machine is slow for seconds, but not by any factor."""
+        often = self._rounds * self._least_s > _MOST_ROUNDS * self._most_s()
+        return often and (HOST.now_ns() - self._first_ns) * 1e-9 > _LEAST_S
+
+    def _most_s(self) -> float:
+        """How long a call may take with its copies."""
+        return _FASTER * self._recorded_s + self._copies * self._copying_s + _CALL_S + self._converted_s
 
     def too_long(self) -> str:
         """Why the recorded time is not that of the work; empty if it may be."""
-        spare_s = self._copies * self._copying_s + _CALL_S + self._converted_s
-        if self._least_s <= _FASTER * self._recorded_s + spare_s:
+        if self._least_s <= self._most_s():
             return ""
         return (
             f"called from outside, with new contents, it takes at least {self._least_s * 1e6:.3g} us with copies, and "
