@@ -105,7 +105,7 @@ def call_from_outside(
         if too_long := caller.too_long():
             return OutsideCalls("refused", too_long)
         try:
-            told = _told(folder, asked, [given for given, _ in caller.kept])
+            told = _referred(folder, asked, [given for given, _ in caller.kept])
         except UnsupportedError as error:
             reason = f"not checked: there is no reference in a process of its own ({error.found})"
             return OutsideCalls("unchecked", reason)
@@ -130,10 +130,10 @@ class _Told(Operator):
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
         found, self._first = self._first, None
-        return tuple(_told(self._folder, self._asked, [inputs])[0] if found is None else found)
+        return tuple(_referred(self._folder, self._asked, [inputs])[0] if found is None else found)
 
 
-def _told(folder: Path, asked: JsonLine, samples: Sequence[Sequence[Host | None]]) -> list[list[Host | None]]:
+def _referred(folder: Path, asked: JsonLine, samples: Sequence[Sequence[Host | None]]) -> list[list[Host | None]]:
     """The reference's results for each of ``samples``, from a process of its own; ``UnsupportedError`` if it fails."""
     request = asked | {"samples": [write_arrays(folder, f"given{at}", given) for at, given in enumerate(samples)]}
     wanted: list[JsonLine] = []
