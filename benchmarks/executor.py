@@ -5,9 +5,9 @@
 Each case is a network at a batch size on one framework, for inference or for a training step (loss and gradients,
 without an optimizer). One side is what a careful user writes: an ``nn.Module`` under ``inference_mode`` or with
 ``loss.backward()``, a function under ``jax.jit`` (``jax.value_and_grad`` for a step) or ``tf.function`` (with a tape),
-a bare session of ONNX Runtime with everything bound (``run_with_iobinding``). The other is ``Executor.infer`` or
-``Executor.infer_and_backprop``. Both work on the same parameters in the same memory, where the framework allows it, and
-end with the same wait for the device; what they compute is compared before it is timed.
+Keras's layers under ``tf.function``, a bare session of ONNX Runtime with everything bound (``run_with_iobinding``). The
+other is ``Executor.infer`` or ``Executor.infer_and_backprop``. Both use the same parameters in the same memory, where
+the framework allows it, and end with the same wait for the device; what they compute is compared before it is timed.
 
 The replicate is the process: in each the two sides take turns A B B A, and the process counts with the median of the
 ratios of neighbours. The figure is the median over processes with its exact order-statistic interval (Student's t on
@@ -36,8 +36,10 @@ from levelbench.measure.stopping import Budget, FixedCount
 from levelbench.networks import Network, zoo
 from levelbench.operators.frameworks import load_framework
 
-FRAMEWORKS = ("torch", "jax", "onnxruntime", "tensorflow")
-MOST = {"torch": 1.02, "jax": 1.02, "onnxruntime": 1.01, "tensorflow": 1.02}
+FRAMEWORKS = ("torch", "jax", "onnxruntime", "tensorflow", "keras")
+MOST = {"torch": 1.02, "jax": 1.02, "onnxruntime": 1.01, "tensorflow": 1.02, "keras": 1.02}
+RUN_BY = {"keras": "tensorflow"}
+"""Programs by hand of a framework of layers, beside the executor of the framework that computes them."""
 BATCHES = {"mlp": 64, "cnn": 32, "resnet18": 8}
 WORKS = ("inference", "step")
 TOLERANCE = {"inference": 1e-4, "step": 2e-2}
@@ -56,7 +58,7 @@ def network(name: str) -> Network:
 
 def sides(framework: str, name: str, work: str, batch: int) -> tuple[Work, Work, Callable[[Any], Any], Any]:
     """The call by hand, ours, what waits for an answer, and the backend."""
-    backend = load_framework(framework).open()
+    backend = load_framework(RUN_BY.get(framework, framework)).open()
     made = network(name)
     if work == "step":
         made = made.with_loss().training()
@@ -67,6 +69,8 @@ def sides(framework: str, name: str, work: str, batch: int) -> tuple[Work, Work,
     if framework == "onnxruntime":
         return bound(executor.session, inputs), lambda: executor.infer(*inputs), lambda _: None, backend
     peer = importlib.import_module(f"peers.handwritten_{framework}")
+    if name not in getattr(peer, "MODELS", BATCHES):
+        raise UnsupportedError(f"{name} by hand on {framework}", "no program", f"take {', '.join(peer.MODELS)}")
     if work == "inference":
         hand = peer.inference(name, arrays, inputs)
         return hand, lambda: executor.infer(*inputs), lambda found: backend.finish(flat(found)), backend
@@ -109,7 +113,8 @@ def same(backend: Any, hand: Any, ours: Any, tolerance: float) -> bool:
 def replicate(framework: str, name: str, work: str, batch: int, seconds: float) -> dict[str, float]:
     """One process's measurement."""
     hand, ours, wait, backend = sides(framework, name, work, batch)
-    if not same(backend, hand(), ours(), TOLERANCE[work]):
+    arranged = getattr(hand, "arranged", flat)
+    if not same(backend, arranged(hand()), ours(), TOLERANCE[work]):
         raise SystemExit(f"{work} of {name} on {framework}: the two sides do not compute the same")
     a, b = sample_interleaved(
         lambda: wait(hand()), lambda: wait(ours()), until=Budget(seconds=seconds) & FixedCount(8), clock=backend.clock()
@@ -188,7 +193,7 @@ def main() -> None:
     print("| framework | network | batch | work | by hand, ms | ours, ms | ratio | 95 % | processes | goal |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for framework in options.frameworks.split(","):
-        if lacking := load_framework(framework).lacks():
+        if lacking := load_framework(RUN_BY.get(framework, framework)).lacks():
             print(f"{framework} is left out: {lacking}")
             continue
         for name in options.networks.split(","):
