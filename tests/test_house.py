@@ -289,10 +289,11 @@ def test_a_run_on_numpy_loads_at_most_150_of_our_modules_in_both_processes(tmp_p
     assert len(ours) <= 150, sorted(ours)
 
 
-STEPS = re.findall(r"^ *-? *run: (.*)$", (ROOT / ".github" / "workflows" / "ci.yml").read_text(), re.MULTILINE)
+WORKFLOWS = [(ROOT / ".github" / "workflows" / name).read_text() for name in ("ci.yml", "newest.yml")]
+STEPS = re.findall(r"^ *-? *run: (.*)$", "".join(WORKFLOWS), re.MULTILINE)
 
 
-def test_the_workflow_calls_each_part_of_ci_and_nothing_else():
+def test_the_workflows_call_each_part_of_ci_and_nothing_else():
     parts = re.findall(r"^(\w+)\(\) \{$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert [step.split() for step in STEPS] == [[".ci/run", part] for part in parts if part != "extras"]
 
