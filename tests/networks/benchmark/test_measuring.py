@@ -109,6 +109,33 @@ def test_a_network_that_answers_with_what_it_remembers_is_wrong(make_specificati
     )
 
 
+class Writing(NumpyBackend):
+    """Writes to its inputs when it has computed."""
+
+    def executor(self, *given, **named):
+        made = super().executor(*given, **named)
+        infer = made.infer
+
+        def writing(*inputs):
+            found = tuple(np.array(each) for each in infer(*inputs))
+            inputs[0].flat[0] += 1
+            return found
+
+        made.infer = writing
+        return made
+
+
+def test_a_network_that_writes_to_its_inputs_is_wrong(make_specification, measured):
+    outcome, _ = measured(make_specification(), open_backend=lambda name, device: Writing())
+    assert outcome.status == "wrong"
+    assert "it changes its input" in outcome.reason
+
+
+def test_an_output_of_another_floating_point_type_is_wrong(make_specification, measured):
+    outcome, _ = measured(make_specification(), alter=lambda array: array.astype(np.float64))
+    assert (outcome.status, outcome.reason) == ("wrong", "output 0 is float64, expected float32")
+
+
 def test_an_output_with_its_rows_in_another_order_is_wrong(make_specification, measured):
     assert measured(make_specification(), alter=lambda array: array[::-1])[0].status == "wrong"
 

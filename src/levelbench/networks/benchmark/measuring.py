@@ -55,8 +55,10 @@ from levelbench.networks.benchmark.reference import (
 from levelbench.networks.benchmark.watching import AnswerWatch, second_models, seeded
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
 from levelbench.networks.network import Network, read_inputs
+from levelbench.networks.values import dtype_of
+from levelbench.operators.benchmark.checking import other_type
 from levelbench.operators.benchmark.measuring import Skipped, failure
-from levelbench.operators.benchmark.watching import RefusedError, WrongError
+from levelbench.operators.benchmark.watching import Contents, RefusedError, WrongError
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.cost import Cost
 from levelbench.operators.frameworks import open_framework
@@ -260,14 +262,27 @@ class PreparedCase:
         checked = f"{alone.checked}, run separately: within a batch of {case.batch} the rows affect each other"
         return finding if alone.wrong else Correctness("", checked, alone.errors)
 
-    def remembers(self) -> str:
-        """What is wrong if a network answers other inputs with the same outputs, where NumPy does not."""
+    def misconduct(self) -> str:
+        """What is wrong with calls, whatever they compute: they write to inputs, answer in other types, or remember.
+
+        A network remembers if it answers other inputs with the same outputs, where NumPy does not.
+        """
         network, case = self.made.network, self.specification.case
         if network is None or self._trains:
             return ""
         other = network.make_inputs(case.batch, 1, case.sizes)
         inputs = [self._hosted_inputs(), {name: other[name] for name in read_inputs(network)}]
-        if not _alike(*([self._host(each) for each in self.executor.infer(*self._native(given))] for given in inputs)):
+        answers = []
+        for hosted in inputs:
+            contents = Contents(list(hosted.values()), self.backend)
+            found = [self._host(each) for each in self.executor.infer(*contents.native)]
+            if (at := contents.touched()) is not None:
+                return f"it changes its input {list(hosted)[at]!r} in place"
+            for at, (each, declared) in enumerate(zip(found, network.outputs, strict=False)):
+                if declared.dtype and (wrong := other_type(f"output {at}", each.dtype, dtype_of(declared.dtype))):
+                    return wrong
+            answers.append(found)
+        if not _alike(*answers):
             return ""
         try:
             numpy = _running_networks(open_framework("numpy", "cpu"), "numpy")
@@ -518,7 +533,7 @@ def _measured(
     taken = sample_latency(trial.work, until, clock, watch)
     if watch is not None:
         finding = watch.conclude(clock)
-    elif not finding.wrong and (wrong := trial.remembers()):
+    elif not finding.wrong and (wrong := trial.misconduct()):
         finding = replace(finding, wrong=wrong)
     record(Samples("warmup", "s", taken.warmup.tolist()))
     record(Samples("latency", "s", taken.values.tolist()))
