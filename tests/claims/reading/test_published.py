@@ -28,7 +28,7 @@ Time to 94 % on CIFAR-10.
 
 @pytest.fixture
 def page(tmp_path):
-    def write(text, name="README.md"):
+    def write(text, name="benchmark.md"):
         (tmp_path / name).write_text(text)
         return tmp_path / name
 
@@ -978,7 +978,11 @@ def test_costs_of_systems_side_by_side_are_read_below_their_times(page):
         ("Tokens/s [k]", "12.5", None),
         ("tok/s, k", "12.5", None),
         ("Throughput (k)", "12.5 tok/s", None),
-        ("QPS (millions)", "12.5", None),
+        ("QPS (millions)", "12.5", 12.5e6),
+        ("Tokens/s (in thousands)", "12.5", 12500.0),
+        ("Tokens/s (thousands)", "12.5k", None),
+        ("images/s", "12 500", 12500.0),
+        ("images/s", "12 50", None),
         ("Throughput (thousand tok/s)", "12.5", None),
         ("Throughput, thousands of images/s", "12.5", None),
         ("images/s (x1000)", "12.5", None),
@@ -1321,3 +1325,56 @@ def test_what_a_heading_of_a_time_or_rate_is(page, head, cell, figure):
 def test_a_setting_with_a_latency_beside_each_number_is_measured(page):
     text = "| Flags | Latency | Throughput |\n|---|---|---|\n| -O2 | 8 ms | 123 img/s |\n| -O3 | 7 ms | 139 img/s |\n"
     assert [(each.time_s, each.throughput) for each in only(page(text)).sides] == [(0.008, 123), (0.007, 139)]
+
+
+@pytest.mark.parametrize(
+    ("above", "head", "row"),
+    [
+        ("# Pancakes", "Dish | Prep time | Cook time", "Pancake | 10 min | 20 min"),
+        ("# Travel", "From | By train | By car", "Berlin | 3 h | 4 h"),
+        ("# Marathon\n\nResults of 2024", "Runner | Time", "Kipchoge | 2:01:09"),
+        ("# Camera\n\nA Python library.\n\n## Formats", "Format | Resolution | FPS", "MJPG | 1280x720 | 30"),
+    ],
+)
+def test_a_table_without_a_word_of_programs_near_is_left_alone(page, above, head, row):
+    marks = "|".join("-" for _ in head.split("|"))
+    with pytest.raises(NothingStatedError):
+        propose(page(f"{above}\n\n{head}\n{marks}\n{row}\n{row.replace('1', '2')}x\n", "README.md"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("README.md", "# polars\n\nA query engine.\n\n## Speed\n\n| | Time |\n|---|---|\n| polars | 12 s |\n"),
+        ("README.md", "# Times on ImageNet\n\n## All\n\n| | Time |\n|---|---|\n| a | 12 min |\n"),
+        ("README.md", "| | Time |\n|---|---|\n| ResNet-50 | 12 min |\n"),
+        ("times.csv", "name,wall_s\na,12\nb,13\n"),
+        ("a.html", "<h1>Our framework</h1><table><tr><th>a<th>Time</tr><tr><td>b<td>12 s</tr></table>"),
+    ],
+)
+def test_a_word_of_programs_may_stand_above_the_table_or_in_it(page, name, text):
+    assert only(page(text, name)).sides[0].time_s in (12, 720)
+
+
+def test_how_long_something_lasts_after_an_action_is_no_time(page):
+    with pytest.raises(NothingStatedError):
+        propose(page("| | |\n|---|---|\n| machine | a GPU |\n| warm after a call | 30 s |\n"))
+
+
+def test_a_column_of_units_is_that_of_the_numbers(page):
+    parse, dump = only(page("| Case | Time | Unit |\n|---|---|---|\n| parse | 3.2 | ms |\n| dump | 4 | s |\n")).sides
+    assert (parse.time_s, dump.time_s) == (0.0032, 4.0)
+
+
+def test_of_two_columns_of_numbers_a_column_of_units_is_of_neither(page):
+    text = "| Case | Time | Width | Unit |\n|---|---|---|---|\n| parse | 3.2 | 5 | ms |\n"
+    with pytest.raises(NothingStatedError):
+        propose(page(text))
+
+
+def test_latencies_on_a_processor_each_are_sides_and_times_of_processors_are_none(page):
+    text = "| Net | CPU {0} (ms) | GPU {0} (ms) |\n|---|---|---|\n| A | 10 | 2 |\n"
+    sides = only(page(text.format("latency"))).sides
+    assert [(each.name, each.time_s) for each in sides] == [("CPU, A", 0.01), ("GPU, A", 0.002)]
+    with pytest.raises(NothingStatedError):
+        propose(page(text.format("time")))

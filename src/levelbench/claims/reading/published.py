@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -96,14 +96,49 @@ def propose(path: Path) -> list[ProposedClaim]:
     if path.stat().st_size > _MOST_BYTES:
         raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    tables = list(tables_of(path, text))
-    forms = ((_crossed(table) or table, table) for table in tables if not _is_of_settings(table))
+    tables = [_with_units(table) for table in tables_of(path, text)]
+    forms = (
+        (_crossed(table) or table, table)
+        for table in tables
+        if not _is_of_settings(table) and _is_of_programs(table, path, text)
+    )
     found = [made for form, table in forms if (made := _proposal(form, str(path)) or _of_columns(table, str(path)))]
     if not found:
         seen = "no table of it states a time with its unit, a rate, a cost, a quality or a ratio, or not of what"
         seen = seen if tables else "it has no table"
         raise NothingStatedError(f"levelbench lint {path}", seen, write_down("" if tables else text))
     return found
+
+
+def _is_of_programs(table: PublishedTable, path: Path, page: str) -> bool:
+    """Whether a word of programs or of their data is near: recipes, races and journeys take their time, too."""
+    if any(re.search(r"[a-z]_[a-z]", each.text) for each in table.header):
+        return True
+    cells = [*table.header, *(cell for row in table.rows for cell in row)]
+    near = " ".join([path.stem, table.under, table.title, *(words_of(each.text) for each in cells)])
+    if vocabulary.OF_COMPUTING.search(near) or vocabulary.SHORTER.search(near):
+        return True
+    return bool(vocabulary.OF_COMPUTING_HERE.search(near) and vocabulary.OF_COMPUTING.search(page))
+
+
+def _with_units(table: PublishedTable) -> PublishedTable:
+    """The table with the units of a column of these beside the numbers of the only other column of plain numbers."""
+    heads = [words_of(each.text) for each in table.header]
+    units = [at for at, head in enumerate(heads) if vocabulary.UNIT_COLUMN.fullmatch(head)]
+    rows = [row for row in table.rows if len(row) == len(heads)]
+    numbers = [
+        at
+        for at, head in enumerate(heads)
+        if not vocabulary.RUNS.match(head) and rows and all(re.fullmatch(r"[\d.,]+", row[at].text) for row in rows)
+    ]
+    if len(units) != 1 or len(numbers) != 1:
+        return table
+    (unit,), (number,) = units, numbers
+    for row in rows:
+        row[number] = replace(row[number], text=f"{row[number].text} {row[unit].text}".strip())
+    for row in (table.header, *rows):
+        del row[unit]
+    return table
 
 
 def _turned(table: PublishedTable) -> PublishedTable:
@@ -120,6 +155,9 @@ def _is_of_speed(table: PublishedTable, columns: Mapping[int, tuple[str, str]]) 
     return (
         short or all(figure != "time" for figure, _ in columns.values()) or vocabulary.OF_SPEED.search(said) is not None
     )
+
+
+_OF_CALLS = frozenset(("latency", "inference", "throughput"))
 
 
 def _side_by_side(table: PublishedTable, named: int) -> dict[int, tuple[str, str]]:
@@ -141,6 +179,7 @@ def _side_by_side(table: PublishedTable, named: int) -> dict[int, tuple[str, str
             said
             and (vocabulary.OF_PHASE.search(system) or vocabulary.TIMED.search(system))
             and not re.search(vocabulary.METHOD, system, re.IGNORECASE)
+            and not (vocabulary.PROCESSOR.fullmatch(system) and shared & _OF_CALLS)
         )
         if (at in silent and not vocabulary.QUANTILE.search(system)) or (
             any(map(str.isalpha, system)) and not of_phase and not vocabulary.NO_SYSTEM.search(words_of(system))
@@ -640,13 +679,19 @@ def _says_timed(head: str, unit: str) -> bool:
     )
 
 
+_FACTORS = {"thousand": "k", "million": "M"}
+
+
 def _per_second(head: str, rate: re.Match[str]) -> float | None:
     """A rate with the thousands and the unit of its cell and of its heading; ``None`` unless they agree on one unit."""
+    factor = vocabulary.IN_THOUSANDS.search(head)
+    head = head[: factor.start()] if factor else head
     above, beside = vocabulary.RATE_OF.search(head), vocabulary.RATE_OF.fullmatch(rate["unit"] or "")
     if (rate["unit"] and beside is None) or not (above or beside) or _is_of_part(head, above):
         return None
     units = [each for each in (above, beside) if each is not None]
     kilo = [each for each in (rate["kilo"], *(one["kilo"] or one["thousand"] for one in units)) if each]
+    kilo += [_FACTORS[factor["kilo"].lower()]] if factor else []
     # Bytes per second are of a machine or a cable unless something says that they are a speed.
     of_machine = vocabulary.OF_MACHINE.search(head) or (
         any(each["bytes"] for each in units) and not vocabulary.SAYS_RATE.search(head)
@@ -725,4 +770,4 @@ def _scaled(value: float, scale: float) -> float:
 
 
 def _number(text: str) -> float:
-    return float(text.replace(",", ""))
+    return float(re.sub(r"[,\s]", "", text))

@@ -37,6 +37,8 @@ class PublishedTable:
     """What a comma in a number parts; unclear where it may stand before the decimals."""
     crossed: bool = False
     """Whether each row is made of one cell: its name is of the headings of its column and of its row."""
+    under: str = ""
+    """The headings of the page that it stands under."""
 
 
 def tables_of(path: Path, text: str) -> Iterator[PublishedTable]:
@@ -141,6 +143,20 @@ _WITHIN_WORDS = frozenset(("a", "b", "code", "em", "font", "i", "mark", "small",
 """Tags that leave the words around them together; a footnote or a break in a cell does not."""
 _QUOTED = re.compile(r"\s*(?:>\s?)+")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})\s")
+
+
+class _Sections:
+    """The headings that a place of a page stands under, by their levels."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, str] = {}
+
+    def enter(self, level: int, name: str) -> None:
+        self._open = {each: above for each, above in self._open.items() if each < level} | {level: name}
+
+    def names(self) -> str:
+        return " ".join(self._open.values())
 
 
 def _markdown(text: str) -> Iterator[PublishedTable]:
@@ -148,13 +164,14 @@ def _markdown(text: str) -> Iterator[PublishedTable]:
     shown = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     lines = [_QUOTED.sub("", line, count=1) if line.lstrip().startswith(">") else line for line in shown.splitlines()]
     said, fenced, at = "", False, 0
+    sections = _Sections()
     while at < len(lines):
         line = lines[at]
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
         starts = not fenced and "|" in line and at + 1 < len(lines) and "|" in lines[at + 1]
         if starts and _RULE.fullmatch(lines[at + 1]):
-            table, at = PublishedTable(said, _cells(line, at)), at + 2
+            table, at = PublishedTable(said, _cells(line, at), under=sections.names()), at + 2
             while at < len(lines) and "|" in lines[at] and len(table.rows) < MOST_ROWS:
                 table.rows.append(_cells(lines[at], at))
                 at += 1
@@ -164,10 +181,13 @@ def _markdown(text: str) -> Iterator[PublishedTable]:
         if not fenced and _TABLE.match(line):
             end = next((last for last in range(at, len(lines)) if "</table" in lines[last].lower()), len(lines) - 1)
             # The lines before it are left empty, so that places are those of the page.
-            yield from _html("\n" * at + "\n".join(lines[at : end + 1]), said)
+            for table in _html("\n" * at + "\n".join(lines[at : end + 1]), said):
+                yield replace(table, under=f"{sections.names()} {table.under}")
             at = end + 1
             continue
         if not fenced:
+            if heading := _HEADING.match(line):
+                sections.enter(len(heading["level"]), _plain(line[heading.end() :]))
             said = _plain(line).lstrip("# -+").rstrip(" :") or said
         at += 1
 
@@ -209,6 +229,7 @@ class _Html(html.parser.HTMLParser):
         self._tags: set[str] = set()
         self._hidden = False
         self._span = (1, 1)
+        self._sections = _Sections()
         self._below: dict[int, tuple[int, QuotedCell]] = {}
         """Cells that reach into the rows below, by column, with the number of these rows."""
 
@@ -217,7 +238,7 @@ class _Html(html.parser.HTMLParser):
         if tag == "table":
             self._depth += 1
             if self._depth == 1:
-                self.tables.append(PublishedTable(self._said, []))
+                self.tables.append(PublishedTable(self._said, [], under=self._sections.names()))
                 self._below = {}
         elif self._depth == 1 and tag == "tr":
             self._end_row()
@@ -226,7 +247,7 @@ class _Html(html.parser.HTMLParser):
             self._open, self._text, self._line = tag, [], self.getpos()[0]
             named = dict(attrs)
             self._span = (_span(named.get("colspan")), _span(named.get("rowspan")))
-        elif not self._depth and tag in ("h1", "h2", "h3", "h4", "p"):
+        elif not self._depth and tag in ("title", "h1", "h2", "h3", "h4", "p"):
             self._open, self._text = tag, []
         elif self._open and _parts(tag):
             self._text.append(" ")
@@ -261,6 +282,8 @@ class _Html(html.parser.HTMLParser):
         elif tag == "caption":
             self.tables[-1].title = text
         elif tag and text:
+            if tag != "p":
+                self._sections.enter(0 if tag == "title" else int(tag[1]), text)
             self._said = text
 
     def _fill_from_above(self) -> None:

@@ -20,7 +20,7 @@ UNITS = {
 }
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 EMPTY = re.compile(r"[(\[]\W*[)\]]")
-_NUMBER = r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_NUMBER = r"[-+]?(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:[ \u00a0\u2009\u202f]\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 VALUE = re.compile(
     rf"(?:~|≈|\$)?\s*(?P<value>{_NUMBER})\s*(?P<unit>%|[x×]|{_UNIT})?"
     rf"(?:\s*(?:±|\+/-)\s*(?P<spread>{_NUMBER})|\s*(?:\[|\(95 ?% CI:?)\s*(?P<low>{_NUMBER})\s*(?:,|–|-|to)\s*"
@@ -49,6 +49,8 @@ PROPER = re.compile(r"[a-z][A-Z]|[A-Z]{2}|\w\d|\d\.\d|^[a-z]")
 """A name that is spelt as no word of a sentence is, such as ``polars`` or ``Python 3.11``."""
 OF_PHASE = _words(r"(?:ing|tion|ence)\b|\b(?:first|next|setup|kernel|host|transfer|queue|network|client|server)\b")
 """The name of a part of a program, as of an action: parts follow one another."""
+PROCESSOR = _words(r"(?:[ctgn]pu|cuda|mps|fpga)s?")
+"""Where a program ran, as the heading of a column: ``CPU latency`` beside ``GPU latency``, but not ``CPU time``."""
 LIMIT = _words(r"\b(?:lower|upper) (?:bound|limit|end|ci)\b")
 """The heading of a column that bounds a figure of its row, and is no system."""
 SIZE = _words(
@@ -119,6 +121,7 @@ OTHER_TIMES = _words(
 )
 """Headings of times that are none from start to end: how much is saved, a spread, a limit, a sum over processors."""
 OF_INPUT = _words(
+    r"\b(?:after|before|until|between) (?:an?|the|each|every|two)\b|"
     r"\b(?:audio|video|speech|data(?: ?sets?)?$|corpus|clips?$|songs?|tracks?|segments?|recordings?|inputs?|length|"
     r"ages?|dates?|last|updated?|retention|lifetime|ttl|warm-?up|ramp|pause|lag|interval)\b"
 )
@@ -155,6 +158,8 @@ OF_MACHINE = _words(
     r"\b(?:input|source|camera|sensor|display|video|playback|recording) fps\b"
 )
 """Headings of rates that a machine could reach, or that were asked of a program, and no speed of one."""
+IN_THOUSANDS = _words(r"\s*[(\[](?:in )?(?P<kilo>thousand|million)s?[)\]]$")
+"""What multiplies the rate that a heading ends with."""
 FACTOR = _words(
     r"(?<!\d)(?<!\d )(?<!one )(?<!per )(?<!/)\b(?:hundred|thousand|million|billion|mln|mio)s?\b|"
     r"\b(?:thousand|million|billion)s? (?:of )?\w+ ?(?:/|per )|\b(?:kilo|mega|giga)(?:\b|-)|"
@@ -224,6 +229,7 @@ CURVE = _words(r"\W*(?:epoch|step|iteration|phase|stage)\W*")
 """The heading of the names in a table of settings, whose times nobody has measured, or in a curve of one system."""
 KINDS = _words(r"(?:u?int(?:eger)?|float|double|number|str(?:ing)?|bool(?:ean)?|duration|seconds|enum|list|path|any)s?")
 """What a setting may be, below ``Type``."""
+UNIT_COLUMN = _words(r"units?")
 OF_TIME = _words(r"(?:\d+ )?(?:second|minute|hour|day|week|month|year)s?")
 """The name of a unit of time, whose length nobody has measured."""
 OFFERS, OFFERED = (
@@ -289,3 +295,28 @@ NO_SYSTEM = _words(
 """What a heading says that is no time or rate of one of several systems, and what is no name of one."""
 OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
 """Fields that a heading states, and not the cell below it."""
+
+OF_COMPUTING = _words(
+    r"bench|latency|\binference|\b[cgtn]pus?\b|\bcuda\b|\bepochs?\b|\bbatch|\bdata ?(?:sets?|frames?|base)\b|neural|"
+    r"\bframeworks?\b|\bcompil|\bruntimes?\b|\blibrar(?:y|ies)\b|\boptimi[sz]|\bp(?:ython|ypi)\b|torch|tensorflow|"
+    r"\bjax\b|numpy|pandas|polars|\bkeras\b|\bonnx|\brust\b|\bjulia\b|java|node\.?js|c\+\+|\balgorithms?\b|\bsolvers?\b|"
+    r"sql|\bquer(?:y|ies)\b|\bapis?\b|\bkernels?\b|\bthreads?\b|\bclusters?\b|"
+    r"\b(?:f1|bleu|rouge|m?iou|map|auroc|auc|wer|perplexity|ppl|bpc|bits per byte|top[- ]?[15]|r?mse|mae|fid|psnr|ssim|"
+    r"mrr|(?-i:EM|R2|AP)|\w+@\d+|baselines?|seeds?|hyper-?param)|R²|"
+    r"\bours\b|wall[- ]?clock|\bcifar|imagenet|mnist|\bwmt|\bcoco\b|\bsquad\b|\bres-?net|\bbert\b|\bgpt|llama|"
+    r"throughput|\bllms?\b|\btransformers?\b|\btoken|fine-?tun|\bcommit\b|\bcach(?:e|ed|ing)\b|\bsoftware\b|\bpars(?:er|ers|ing)\b|\bregex|"
+    r"\bimplementations?\b|\bback-?ends?\b|\bmethods?\b|\bsystems?\b|\bmodels?\b|\bnetworks?\b|"
+    r"\bnlp\b|\bml\b|\bdeep learning|\bmachine learning|\bclassif|\bsegmentation\b|\bhardware\b"
+)
+"""Words of programs and of the data that these work on, of which one stands near a table of what they took."""
+OF_COMPUTING_HERE = _words(
+    r"\b(?:tools?|engines?|training|trained|tests?|runs?|tasks?|speed|speed-?up|faster|performance|results?|"
+    r"steps?|iterations?|workloads?|size|functions?|operations?|calls?|build|import|version|configuration|accuracy|loss|"
+    r"before|after|main|encode\w*|decode\w*)\b"
+)
+"""Words that say so on a page that is of programs elsewhere."""
+SHORTER = _words(
+    r"\d ?(?:ns|us|µs|μs|ms)\b|[(\[,/_ ](?:ns|us|µs|μs|ms|milliseconds|microseconds|nanoseconds)(?:\b|_)|"
+    rf"\b(?:{_COUNTED}) ?(?:/ ?|per )s(?:ec(?:ond)?)?\b"
+)
+"""Times and rates of programs alone."""
