@@ -306,6 +306,8 @@ OF_COMPUTING = _words(
     r"\bours\b|wall[- ]?clock|\bcifar|imagenet|mnist|\bwmt|\bcoco\b|\bsquad\b|\bres-?net|\bbert\b|\bgpt|llama|"
     r"throughput|\bllms?\b|\btransformers?\b|\btoken|fine-?tun|\bcommit\b|\bcach(?:e|ed|ing)\b|\bsoftware\b|\bpars(?:er|ers|ing)\b|\bregex|"
     r"\bimplementations?\b|\bback-?ends?\b|\bmethods?\b|\bsystems?\b|\bmodels?\b|\bnetworks?\b|"
+    r"\b(?:gcc|clang|llvm|linux|docker|git|redis|npm|pip|uv|json|csv|http|webpack)\b|±|95 ?% ?ci\b|\bgithub|"
+    r"\b(?:[avhtp]\d{2,3}|rtx|xeon|epyc|ryzen)\b|"
     r"\bnlp\b|\bml\b|\bdeep learning|\bmachine learning|\bclassif|\bsegmentation\b|\bhardware\b"
 )
 """Words of programs and of the data that these work on, of which one stands near a table of what they took."""
