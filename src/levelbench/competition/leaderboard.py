@@ -586,7 +586,7 @@ def _checked(leaderboard: Leaderboard, path: str) -> tuple[Sequence[EntryFinding
 def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[SubmittedCurve]]:
     """A reader of the curves of a file; a file that can no longer be read has none."""
 
-    @lru_cache(maxsize=64)
+    @lru_cache(maxsize=512)
     def read(file: str) -> list[SubmittedCurve]:
         try:
             return [run.curve for run in parse_submission(read_bytes(paths[file])).runs]
