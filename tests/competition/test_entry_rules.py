@@ -146,7 +146,8 @@ def test_an_honest_entry_has_neither_an_error_nor_a_warning(clean, name):
 
 @pytest.mark.parametrize(("one", "other"), [
     ("Ada Lovelace", "Ada Lovelass"), ("Team 1", "Team 2"), ("Ada Lovelace", "Bob Lovelace"), ("A. Smith", "B. Smith"),
-    ("Lab 10", "Lab 01x"), ("Kim Lee", "Kim Leek"), ("(a)", "(b)"), ("***", "+++"), ("\u674e\u660e", "\u738b\u660e"),
+    ("Lab 10", "Lab 01x"), ("Kim Lee", "Kim Leek"), ("(a)", "(b)"), ("***", "+++"),
+    ("Ada Lovelace and Alan Turing", "Ada Lovelace"), ("\u674e\u660e", "\u738b\u660e"),
 ])  # fmt: skip
 def test_names_that_a_reader_tells_apart_do_not_look_alike(one, other):
     assert skeleton(one) != skeleton(other)
@@ -154,7 +155,22 @@ def test_names_that_a_reader_tells_apart_do_not_look_alike(one, other):
 
 @pytest.mark.parametrize(
     "titled",
-    ["Dr. Ada Lovelace", "Prof. Dr. Ada Lovelace", "Ada Lovelace, PhD", "Ada Lovelace, MSc", "Ada Lovelace (Zurich)"],
+    [
+        *(
+            "Dr. Ada Lovelace",
+            "Prof. Dr. Ada Lovelace",
+            "Ada Lovelace, PhD",
+            "Ada Lovelace, MSc",
+            "Ada Lovelace (Zurich)",
+        ),
+        *(
+            "Ada Lovelace [ETH]",
+            "Ada Lovelace - ETH Zurich",
+            "Ada Lovelace @ ETH",
+            "Ada Lovelace et al.",
+            "Ada Lovelace & Co",
+        ),
+    ],
 )
-def test_a_title_does_not_make_another_name(titled):
+def test_a_title_or_a_place_does_not_make_another_name(titled):
     assert skeleton(titled) == skeleton("Ada Lovelace")

@@ -402,6 +402,14 @@ def test_a_name_that_looks_like_another_entrys_author_is_reported(board):
     assert board.codes() == [("B237", "digits/training/b.json")]
 
 
+def test_a_name_that_is_parted_elsewhere_is_reported(board):
+    board("a.json")
+    board("b.json", changes={**faster(2), "author.name": "Ada Love-lace"})
+    board("c.json", "dawnbench", {"author.name": "Team 1-2"})
+    board("d.json", "inference", {"author.name": "Team 12"})
+    assert board.codes() == [("B237", "digits/training/b.json")]
+
+
 def test_a_leaderboard_may_have_rules_of_its_own(board):
     text = files("levelbench.competition.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
     board("a.json", changes={"ruleset": "club-2.0"})

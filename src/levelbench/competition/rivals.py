@@ -30,7 +30,7 @@ import numpy as np
 from msgspec import Struct
 
 from levelbench.competition.checks import CODES, EntryFinding, error, note, shown, warning
-from levelbench.competition.checks.identity import skeleton
+from levelbench.competition.checks.identity import joined, skeleton
 from levelbench.competition.entries import Inference, Submission, SubmittedCurve
 from levelbench.competition.figures import PRICE_USD, is_within
 from levelbench.competition.rulesets import ruleset, ruleset_ids, task_rules
@@ -687,7 +687,8 @@ class Rivals:
 
     def _look_alike(self, author: str, file: str) -> None:
         """Report different names that look the same to a reader."""
-        name, before = self._authors.setdefault(_skeleton(author), (author, file))
+        parted = self._authors.setdefault(f"={joined(author)}", (author, file))
+        name, before = self._authors.setdefault(_skeleton(author), parted)
         if name != author:
             words = f"{shown(author)} looks like {shown(name)} of {before}"
             do = "write the name the same way if it is one author; otherwise check who is meant"

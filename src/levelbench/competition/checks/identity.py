@@ -57,16 +57,26 @@ _ALIKE = str.maketrans(
 _LIKE_LATIN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
 
 
+_APART = re.compile(r"^(\s*\S+\s+\S.*?)\s+(?:[@|/–—-]|et al\b|& ?co\b|(?:and|&) (?:team|others)\b).*$", re.IGNORECASE)
+
+
+def joined(name: str) -> str:
+    """``name`` in its own order without what parts its words ("Love-lace"); unchanged if it has numbers or no word."""
+    letters = re.sub(r"[\W_]+", "", name.casefold())
+    return letters if letters.isalpha() else name
+
+
 def skeleton(name: str) -> str:
     """``name`` without details of how it is written: equal for names that a reader would confuse.
 
     Accents, punctuation, the order of words ("Lovelace, Ada"), middle initials, titles ("Dr.") and what
-    stands in brackets after the name ("(Zurich)") count as such too.
+    stands after the name in brackets ("(Zurich)") or apart ("- ETH", "et al.") count as such too.
     """
     seen = "".join(
         each for each in unicodedata.normalize("NFKD", name) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")
     )
-    seen = re.sub(r"(?<=\S)\s*\([^()]*\)", "", UNSEEN.sub("", seen))
+    seen = re.sub(r"(?<=\S)\s*(?:\([^()]*\)|\[[^\[\]]*\])", "", UNSEEN.sub("", seen))
+    seen = _APART.sub(r"\1", seen)
     plain = unicodedata.normalize("NFKC", seen.casefold()).translate(_ALIKE)
     words = [word for word in re.split(r"[\W_]+", plain) if word]
     full = [word for word in words if (len(word) > 1 or f"{word}." not in plain) and word not in _TITLES]
