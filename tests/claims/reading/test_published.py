@@ -1378,3 +1378,32 @@ def test_latencies_on_a_processor_each_are_sides_and_times_of_processors_are_non
     assert [(each.name, each.time_s) for each in sides] == [("CPU, A", 0.01), ("GPU, A", 0.002)]
     with pytest.raises(NothingStatedError):
         propose(page(text.format("time")))
+
+
+@pytest.mark.parametrize(
+    ("above", "head", "row"),
+    [
+        ("# Films", "Title | Runtime | Rating", "Alien | 117 min | 8.5"),
+        ("# A course on GPUs", "Lesson | Time", "Neural networks | 3 h"),
+        ("# Support of our software", "Severity | Response time", "P1 | 1 h"),
+        ("# API rate limits", "Endpoint | Requests/s", "/a | 10"),
+        ("# Recording software", "Preset | Resolution | FPS", "HD | 1280x720 | 60"),
+    ],
+)
+def test_lengths_plans_limits_and_formats_are_no_results(page, above, head, row):
+    marks = "|".join("-" for _ in head.split("|"))
+    with pytest.raises(NothingStatedError):
+        propose(page(f"{above}\n\n{head}\n{marks}\n{row}\n", "README.md"))
+
+
+def test_frames_per_second_of_models_at_a_resolution_are_rates(page):
+    text = "# Camera\n\n| Model | Resolution | FPS |\n|---|---|---|\n| YOLO | 640x640 | 30 |\n"
+    assert only(page(text, "README.md")).sides[0].throughput == 30
+
+
+def test_a_score_with_a_unit_of_rates_is_a_rate(page):
+    assert only(page("| Test | Score | Units |\n|---|---|---|\n| a | 1200 | req/s |\n")).sides[0].throughput == 1200
+
+
+def test_two_words_of_programs_in_the_headings_need_no_page(page):
+    assert only(page("Name,State,Runtime,accuracy\na,done,12,0.91\n", "x.csv")).sides[0].quality.value == 0.91

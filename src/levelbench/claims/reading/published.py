@@ -118,6 +118,9 @@ def _is_of_programs(table: PublishedTable, path: Path, page: str) -> bool:
     near = " ".join([path.stem, table.under, table.title, *(words_of(each.text) for each in cells)])
     if vocabulary.OF_COMPUTING.search(near) or vocabulary.SHORTER.search(near):
         return True
+    heads = " ".join(words_of(each.text).lower() for each in table.header)
+    if len(set(vocabulary.OF_COMPUTING_HERE.findall(heads))) > 1:
+        return True
     return bool(vocabulary.OF_COMPUTING_HERE.search(near) and vocabulary.OF_COMPUTING.search(page))
 
 
@@ -264,6 +267,8 @@ def _is_of_settings(table: PublishedTable) -> bool:
     kinds = [row[at].text for row in table.rows for at, head in enumerate(heads) if head == "Type" and at < len(row)]
     typed = bool(kinds) and all(map(vocabulary.KINDS.fullmatch, kinds))
     if vocabulary.SETTINGS.fullmatch(heads[0]) and (typed or not any(map(_says_measured, heads[1:]))):
+        return True
+    if vocabulary.TIMETABLE.fullmatch(heads[0]) or vocabulary.LIMITED.search(table.title):
         return True
     if vocabulary.OFFERS.fullmatch(heads[0]) and any(map(vocabulary.OFFERED.search, heads[1:])):
         return True
@@ -469,10 +474,14 @@ def _stated(table: PublishedTable, named: int, row: list[QuotedCell]) -> Iterato
 
 def _is_recorded(table: PublishedTable, named: int, head: str, figure: str) -> bool:
     """Whether a rate or length is that of the recordings that the rows name, and nothing of a system stands beside."""
+    others = [words_of(each.text) for at, each in enumerate(table.header) if at != named]
+    of_model = any(map(vocabulary.OF_MODEL.search, (*others, table.header[named].text)))
+    if figure == "throughput" and any(map(vocabulary.FORMATS.fullmatch, others)) and not of_model:
+        at = next(at for at, each in enumerate(table.header) if each.text == head)
+        return vocabulary.FORMAT_RATES.issuperset(row[at].text for row in table.rows if at < len(row))
     recorded, length = vocabulary.RECORDED.search(table.header[named].text), vocabulary.LENGTH.fullmatch(words_of(head))
     if recorded is None or not (figure == "throughput" or (figure == "time_s" and length)):
         return False
-    others = [words_of(each.text) for at, each in enumerate(table.header) if at != named]
     if figure == "time_s" and (recorded["data"] is None or any(map(vocabulary.OF_SPEECH.search, others))):
         return True
     quality = recorded["data"] and any(map(vocabulary.QUALITY.search, others)) and "hours" not in head.lower()
@@ -612,7 +621,9 @@ def _figures_of(head: str, text: str) -> Iterator[tuple[str, Any]]:
     other = vocabulary.OTHER_TIMES.search(head) or vocabulary.OTHER_QUALITIES.search(head)
     if (
         not other
-        and (vocabulary.RATE_OF.search(head) or vocabulary.SAYS_RATE.search(head))
+        and any(
+            (vocabulary.RATE_OF.search(head), vocabulary.SAYS_RATE.search(head), vocabulary.SAYS_FIGURE.fullmatch(head))
+        )
         and (rate := vocabulary.RATE.fullmatch(text))
     ):
         if (per_s := _per_second(head, rate)) is not None:

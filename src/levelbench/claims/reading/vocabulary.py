@@ -152,6 +152,7 @@ RATE_OF = _words(
 )
 """Headings of rates of anything in the plural: ``images/s``, ``throughput (k tokens/sec)``, ``FPS``; ``1.2 GB/s``."""
 SAYS_RATE = _words(r"throughput|\bspeed\b|\brates?\b|performance")
+SAYS_FIGURE = _words(r"(?:score|result|value)s?")
 OF_MACHINE = _words(
     r"bandwidth|memory|\b(?:disk|network|link|bus|quota|limit|load)\b|"
     r"\b(?:request|arrival|offered|input|sampl(?:e|ing)|frame|refresh) ?rate\b|\b(?:sent|offered|demand)\b|"
@@ -232,6 +233,15 @@ KINDS = _words(r"(?:u?int(?:eger)?|float|double|number|str(?:ing)?|bool(?:ean)?|
 UNIT_COLUMN = _words(r"units?")
 OF_TIME = _words(r"(?:\d+ )?(?:second|minute|hour|day|week|month|year)s?")
 """The name of a unit of time, whose length nobody has measured."""
+LIMITED = _words(r"\b(?:limits|quotas)\W*$")
+"""What a table of limits is called, all of whose figures are limits."""
+TIMETABLE = _words(
+    r"(?:sessions?|lessons?|lectures?|chapters?|talks?|courses?|agenda|severit(?:y|ies)|priorit(?:y|ies))"
+)
+"""The heading of what takes a time that somebody planned or promised."""
+FORMATS = _words(r"(?:video )?(?:resolution|bit ?rate|codec)s?")
+FORMAT_RATES = frozenset(("24", "25", "30", "50", "60", "90", "120", "240"))
+"""The heading beside the frames per second of a recording, and the usual ones of these."""
 OFFERS, OFFERED = (
     _words(r"(?:\w+ )?(?:plans?|tiers?|packages?|subscriptions?|editions?)"),
     _words(r"price|cost|\$|up-?time"),
@@ -298,21 +308,21 @@ OF_HEADING = ("quality.metric", "quality.target", "time_of", "reported")
 
 OF_COMPUTING = _words(
     r"bench|latency|\binference|\b[cgtn]pus?\b|\bcuda\b|\bepochs?\b|\bbatch|\bdata ?(?:sets?|frames?|base)\b|neural|"
-    r"\bframeworks?\b|\bcompil|\bruntimes?\b|\blibrar(?:y|ies)\b|\boptimi[sz]|\bp(?:ython|ypi)\b|torch|tensorflow|"
+    r"\bframeworks?\b|\bcompil|\blibrar(?:y|ies)\b|\boptimi[sz]|\bp(?:ython|ypi)\b|torch|tensorflow|"
     r"\bjax\b|numpy|pandas|polars|\bkeras\b|\bonnx|\brust\b|\bjulia\b|java|node\.?js|c\+\+|\balgorithms?\b|\bsolvers?\b|"
     r"sql|\bquer(?:y|ies)\b|\bapis?\b|\bkernels?\b|\bthreads?\b|\bclusters?\b|"
     r"\b(?:f1|bleu|rouge|m?iou|map|auroc|auc|wer|perplexity|ppl|bpc|bits per byte|top[- ]?[15]|r?mse|mae|fid|psnr|ssim|"
     r"mrr|(?-i:EM|R2|AP)|\w+@\d+|baselines?|seeds?|hyper-?param)|R²|"
     r"\bours\b|wall[- ]?clock|\bcifar|imagenet|mnist|\bwmt|\bcoco\b|\bsquad\b|\bres-?net|\bbert\b|\bgpt|llama|"
     r"throughput|\bllms?\b|\btransformers?\b|\btoken|fine-?tun|\bcommit\b|\bcach(?:e|ed|ing)\b|\bsoftware\b|\bpars(?:er|ers|ing)\b|\bregex|"
-    r"\bimplementations?\b|\bback-?ends?\b|\bmethods?\b|\bsystems?\b|\bmodels?\b|\bnetworks?\b|"
+    r"\bimplementations?\b|\bback-?ends?\b|\bmethods?\b|\bsystems?\b|\bmod[eè]l(?:s|l|le|o|os)?\b|\bnetworks?\b|"
     r"\b(?:gcc|clang|llvm|linux|docker|git|redis|npm|pip|uv|json|csv|http|webpack)\b|±|95 ?% ?ci\b|\bgithub|"
     r"\b(?:[avhtp]\d{2,3}|rtx|xeon|epyc|ryzen)\b|"
     r"\bnlp\b|\bml\b|\bdeep learning|\bmachine learning|\bclassif|\bsegmentation\b|\bhardware\b"
 )
 """Words of programs and of the data that these work on, of which one stands near a table of what they took."""
 OF_COMPUTING_HERE = _words(
-    r"\b(?:tools?|engines?|training|trained|tests?|runs?|tasks?|speed|speed-?up|faster|performance|results?|"
+    r"\b(?:tools?|engines?|runtimes?|training|trained|tests?|runs?|tasks?|speed|speed-?up|faster|performance|results?|"
     r"steps?|iterations?|workloads?|size|functions?|operations?|calls?|build|import|version|configuration|accuracy|loss|"
     r"before|after|main|encode\w*|decode\w*)\b"
 )
