@@ -1407,3 +1407,13 @@ def test_a_score_with_a_unit_of_rates_is_a_rate(page):
 
 def test_two_words_of_programs_in_the_headings_need_no_page(page):
     assert only(page("Name,State,Runtime,accuracy\na,done,12,0.91\n", "x.csv")).sides[0].quality.value == 0.91
+
+
+def test_a_table_that_could_be_of_anything_is_left_alone_and_says_what_it_lacks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("| name | seconds |\n|---|---|\n| a | 1.2 |\n| b | 1.4 |\n")
+    with pytest.raises(NothingStatedError, match="programs were measured") as caught:
+        propose(page)
+    assert "# Benchmark" in caught.value.do
+    page.write_text("# Benchmark\n\n" + page.read_text())
+    assert len(propose(page)) == 1

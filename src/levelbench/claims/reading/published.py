@@ -91,23 +91,30 @@ def _placed(proposal: ProposedClaim) -> dict[str, Any]:
     return data
 
 
+_SAY_SO = "say so in a heading above the table, such as # Benchmark, or in the name of the file"
+
+
 def propose(path: Path) -> list[ProposedClaim]:
     """A proposal for each table of the page that states a time, a cost, a quality or a ratio of something."""
     if path.stat().st_size > _MOST_BYTES:
         raise UsageError(f"levelbench lint {path}", "it is larger than 8 MiB", "give the page with the results")
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    tables = [_with_units(table) for table in tables_of(path, text)]
-    forms = (
-        (_crossed(table) or table, table)
-        for table in tables
-        if not _is_of_settings(table) and _is_of_programs(table, path, text)
-    )
-    found = [made for form, table in forms if (made := _proposal(form, str(path)) or _of_columns(table, str(path)))]
+    tables = [_with_units(each) for each in tables_of(path, text)]
+    results = [table for table in tables if not _is_of_settings(table)]
+    near = [table for table in results if _is_of_programs(table, path, text)]
+    found = [made for table in near if (made := _of_table(table, path))]
     if not found:
+        asked = f"levelbench lint {path}"
+        if any(_of_table(table, path) for table in results):
+            seen = "nothing near its figures says that programs were measured: recipes and races take their time, too"
+            raise NothingStatedError(asked, seen, _SAY_SO)
         seen = "no table of it states a time with its unit, a rate, a cost, a quality or a ratio, or not of what"
-        seen = seen if tables else "it has no table"
-        raise NothingStatedError(f"levelbench lint {path}", seen, write_down("" if tables else text))
+        raise NothingStatedError(asked, seen if tables else "it has no table", write_down("" if tables else text))
     return found
+
+
+def _of_table(table: PublishedTable, path: Path) -> ProposedClaim | None:
+    return _proposal(_crossed(table) or table, str(path)) or _of_columns(table, str(path))
 
 
 def _is_of_programs(table: PublishedTable, path: Path, page: str) -> bool:
