@@ -86,6 +86,12 @@ def test_a_size_that_is_first_in_one_input_and_inner_in_another_is_open():
     assert infer_shapes(network, {"batch": 5, **usual_sizes(network, {})})["y"].shape == (5, 16)
 
 
+def test_an_open_size_that_the_file_reshapes_to_a_fixed_one_gets_that_one():
+    shape = helper.make_node("Constant", [], ["s"], value_ints=[5, 2, 3])
+    network = foreign([shape, helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": ["N", "length", 6]})
+    assert usual_sizes(network, {}) == {"length": 5}
+
+
 def test_a_name_that_means_another_size_after_an_operator_is_inferred():
     network = zoo.build("deepspeech2-tiny")
     short, long = (infer_shapes(network, {"frames": frames})["logits"].shape for frames in (51, 201))

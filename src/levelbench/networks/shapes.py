@@ -75,22 +75,40 @@ def open_sizes(network: Network) -> list[str]:
 def usual_sizes(network: Network, given: Mapping[str, int], batch: int = 1) -> dict[str, int]:
     """Values for the open sizes that neither the network nor ``given`` binds, with which its shapes fit together.
 
-    64 for an axis of pictures and 16 for others or, where that contradicts the shapes inside, another usual number for
-    all. Empty if none fits: then the sizes have to be given.
+    64 for an axis of pictures and 16 for others or, where that contradicts the shapes inside, another number for all: a
+    usual one, or one of those that the file reshapes to: exporters declare an axis as open, and keep the size that
+    they traced inside. Empty if none fits: then the sizes have to be given.
     """
     known = {**network.sizes, **given}
     left = [each for each in open_sizes(network) if each not in known]
     if not left:
         return {}
     pictures = {size for each in network.inputs if len(each.shape or ()) >= 4 for size in (each.shape or ())[2:]}
-    for usual in (0, *_USUAL_SIZES):
+    numbers = [0, *_USUAL_SIZES]
+    for usual in numbers:
         chosen = {each: usual or (_PICTURE if each in pictures else _USUAL_SIZES[0]) for each in left}
         try:
-            infer_shapes(network, {**known, **chosen, "batch": batch})
+            misfit = _wrong_reshape(network, infer_shapes(network, {**known, **chosen, "batch": batch}))
         except LevelbenchError:
             continue
-        return chosen
+        if not misfit:
+            return chosen
+        if not usual:
+            numbers.extend(each for each in dict.fromkeys(misfit) if each > 1 and each not in _USUAL_SIZES)
     return {}
+
+
+def _wrong_reshape(network: Network, found: Mapping[str, Value]) -> tuple[int, ...]:
+    """The shape to which the first ``Reshape`` cannot bring its input; ONNX does not compare the numbers of elements.
+
+    Empty if there is none.
+    """
+    for node in network.model.graph.node:
+        if node.op_type == "Reshape":
+            before, after = (found[each].sizes if each in found else None for each in (node.input[0], node.output[0]))
+            if before is not None and after is not None and math.prod(before) != math.prod(after):
+                return after
+    return ()
 
 
 def bind_inputs(graph: onnx.GraphProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
