@@ -8,7 +8,8 @@ import pytest
 
 from levelbench.distributed.probes import gradients as learning
 from levelbench.distributed.probes.schemes import check_scheme
-from levelbench.distributed.scheme import Scheme
+from levelbench.distributed.scheme import Scheme, Traffic
+from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.compressed import SparseTopK, Threshold
 from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.errors import DefinitionError
@@ -160,6 +161,19 @@ def test_an_error_of_a_rank_is_reported_with_its_place():
 def test_a_misdeclared_traffic_is_found():
     (found,) = check(faults.Misdeclared(), "traffic").of("traffic")
     assert _accuses(found, r"rank 0: it sends .* B in 25 messages per step, but declares .* B in 24 messages")
+
+
+@dataclass(frozen=True)
+class OneMessageTooMany(AllReduce):
+    """Its declaration is right on all numbers of ranks but five."""
+
+    def traffic(self, parameters, itemsize, size, rank):
+        return super().traffic(parameters, itemsize, size, rank) + Traffic(0, int(size == 5))
+
+
+def test_a_traffic_that_is_misdeclared_on_other_ranks_than_those_asked_for_is_found():
+    (found,) = check(OneMessageTooMany(), "traffic").of("traffic")
+    assert _accuses(found, r"5 ranks, rank 0: it sends .* but declares")
 
 
 @dataclass(frozen=True)

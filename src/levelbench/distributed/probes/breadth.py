@@ -16,6 +16,7 @@ from levelbench.distributed.probes.gradients import (
     solvable,
 )
 from levelbench.distributed.probes.runs import (
+    OTHERS,
     Floats,
     RanksOutcome,
     Rehearsal,
@@ -27,8 +28,6 @@ from levelbench.distributed.probes.runs import (
 )
 from levelbench.errors import LevelbenchError, UsageError
 
-OTHERS = range(2, 10)
-"""Numbers of ranks that are tried besides those asked for."""
 MANY = 150
 """The steps of a long run."""
 _DO = "let the update depend on shares and steps only, not on how many ranks, steps or elements there are"

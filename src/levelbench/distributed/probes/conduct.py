@@ -13,6 +13,7 @@ from levelbench.checks.findings import EndProbe, Finding, failed, not_tried, not
 from levelbench.distributed.probes.doubles import RATE, SHAPES, SHORT, beginning
 from levelbench.distributed.probes.runs import (
     EVEN,
+    OTHERS,
     Floats,
     RanksOutcome,
     RankTrace,
@@ -26,7 +27,7 @@ from levelbench.distributed.probes.runs import (
     with_one_worker,
 )
 from levelbench.distributed.scheme import Scheme
-from levelbench.errors import CommunicationError, LevelbenchError
+from levelbench.errors import CommunicationError, LevelbenchError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.rules import Momentum
 
@@ -213,7 +214,7 @@ def traffic(subject: SchemeTrial) -> Finding:
         if wrong:
             return failed(wrong, "correct traffic(), or send no more than it declares")
         summary = summary or next((how for _, how in judged if how), "")
-    if not summary and (finding := _message_by_message(subject)):
+    if not summary and (finding := _message_by_message(subject) or _of_other_ranks(subject)):
         return finding
     status = noted if "expectation" in summary else passed
     return status(summary or f"each rank sends what is declared, in each of {SHORT} steps")
@@ -228,6 +229,24 @@ def _message_by_message(subject: SchemeTrial) -> Finding | None:
         return None
     do = "let traffic() add the closed forms of levelbench.distributed.traffic"
     return failed(f"{wrong}, message by message", do)
+
+
+def _of_other_ranks(subject: SchemeTrial) -> Finding | None:
+    """What is wrong on a number of ranks that was not asked for, where each step sends what is declared on those."""
+    for ranks in OTHERS:
+        if ranks in subject.ranks:
+            continue
+        case = Rehearsal(ranks, _FEW, sizes=EVEN)
+        try:
+            outcome = subject.run(case)
+        except UsageError:
+            continue
+        # What goes wrong there is a finding of the probe of other ranks.
+        if outcome.error is None:
+            wrong = next((found for each in outcome.traces if (found := _judge(subject.scheme, each, case)[0])), "")
+            if wrong:
+                return failed(wrong, "correct traffic(): it has to hold for any number of ranks")
+    return None
 
 
 def _sent_later(subject: SchemeTrial, outcome: RanksOutcome) -> bool:

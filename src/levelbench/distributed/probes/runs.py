@@ -261,6 +261,8 @@ _FIRST = 6.0
 # Of collectives built from messages: beyond those of a scheme that builds its own.
 _TAGS = 1 << 20
 
+OTHERS = range(2, 10)
+"""Numbers of ranks that are tried besides those asked for."""
 EVEN = (12,)
 UNEVEN = (12, 7, 5, 1, 8)
 """Examples of the global batches: no rank count from 2 to 5 divides all, and in the fourth most ranks have none."""
