@@ -22,8 +22,8 @@ from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.threads import rank_outcomes
 from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.finding import load_schemes, named_scheme
-from levelbench.distributed.probes.breadth import OTHERS
 from levelbench.distributed.probes.communicators import CALLS, LARGE, check_communicator
+from levelbench.distributed.probes.runs import OTHERS
 from levelbench.distributed.probes.schemes import check_scheme
 from levelbench.distributed.scheme import Scheme
 from levelbench.errors import DefinitionError
