@@ -176,6 +176,11 @@ def test_a_traffic_that_is_misdeclared_on_other_ranks_than_those_asked_for_is_fo
     assert _accuses(found, r"5 ranks, rank 0: it sends .* but declares")
 
 
+def test_rounds_after_a_warm_up_of_single_steps_send_what_is_declared():
+    (found,) = check(LocalSGD(period=4, post_local=8), "traffic").of("traffic")
+    assert found.status == "passed"
+
+
 @dataclass(frozen=True)
 class Streams(SparseTopK):
     """A user's scheme, whose docstring does not tell what it sends."""
