@@ -110,7 +110,10 @@ HONEST = {
     "another learning rate": {"settings.lr": 0.02},
     "a larger batch": {"settings.batch": 256},
     "twice as fast": {f"runs[{at}]": faster(0.5) for at in range(5)},
-    "ten times as slow": {f"runs[{at}]": faster(10.0) for at in range(5)},
+    "ten times as slow": {
+        **{f"runs[{at}]": faster(10.0) for at in range(5)},
+        **{f"runs[{at}].started": f"2026-11-29T0{at}:00:00Z" for at in range(5)},
+    },
     "one slow run": {"runs[2]": faster(3.0)},
     "one quick run": {"runs[2]": faster(0.4)},
     "a run that missed": {"runs[1]": stopped(6)},

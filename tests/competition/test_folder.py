@@ -376,7 +376,7 @@ def test_a_copy_with_digits_changed_that_nobody_measures_is_reported(board):
         changes[f"runs[{at}].curve.time_s"] = lambda t: [v + 1e-9 for v in t]
         changes[f"runs[{at}].record_digest"] = f"{at}e" * 32
         changes[f"runs[{at}].record_id"] = f"b{at}"
-        changes[f"runs[{at}].started"] = f"2026-11-19T12:00:0{at}+00:00"
+        changes[f"runs[{at}].started"] = f"2026-11-19T1{at}:00:00+00:00"
     board("b.json", changes={**changes, "author.name": "Eve"})
     assert {each[0] for each in board.severities()} == {"B242"}
     assert len(board.codes()) == 10

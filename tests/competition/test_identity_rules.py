@@ -31,6 +31,12 @@ CASES = {
     "start": ("B117", "training", {"runs[0].started": "yesterday"}, {"runs[0].started": "2026-11-29T04:00+01:00"}),
     "day of a start": ("B117", "training", {"runs[0].started": "2026-11-29"}, {"runs[0].started": "2026-11-29T03:00Z"}),
     "no start": ("B128", "training", {"runs[0].started": GONE}, {"runs[0].started": "2026-11-29T03:00Z"}),
+    "at once": (
+        "B129",
+        "training",
+        {f"runs[{at}].started": "2026-11-29T03:00:00.05Z" for at in range(2)},
+        {f"runs[{at}].started": f"2026-11-29T0{3 + at}:00:00Z" for at in range(5)},
+    ),
     "future": ("B118", "training", {"submitted": "2026-12-03"}, {"submitted": "2026-12-02"}),
     "older than a run": (
         "B119",
@@ -41,8 +47,8 @@ CASES = {
     "longer than there was time": (
         "B119",
         "training",
-        {"runs[2]": lasting(3.1), "runs[2].energy_j": 1e6},
-        {"runs[2]": lasting(2.9), "runs[2].energy_j": 1e6},
+        {"runs[4]": lasting(3.1), "runs[4].energy_j": 1e6},
+        {"runs[4]": lasting(2.9), "runs[4].energy_j": 1e6},
     ),
     "older than all": (
         "B120",
@@ -53,8 +59,8 @@ CASES = {
     "older than rules": (
         "B120",
         "training",
-        {"submitted": "2026-11-20", **{f"runs[{at}].started": "2026-11-20T03:00Z" for at in range(5)}},
-        {"submitted": "2026-11-21", **{f"runs[{at}].started": "2026-11-20T03:00Z" for at in range(5)}},
+        {"submitted": "2026-11-20", **{f"runs[{at}].started": f"2026-11-20T0{at}:00Z" for at in range(5)}},
+        {"submitted": "2026-11-21", **{f"runs[{at}].started": f"2026-11-20T0{at}:00Z" for at in range(5)}},
     ),
     "blank": ("B121", "training", {"author.name": "  "}, {"author.name": "A"}),
     "blank model": ("B121", "training", {"model": "\u00a0"}, {"model": "m"}),

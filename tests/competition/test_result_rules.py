@@ -68,6 +68,7 @@ CASES = {
                 {
                     **runs[0],
                     "seed": 0,
+                    "started": "2018-01-02T12:00:00+00:00",
                     "record_id": "b",
                     "record_digest": DIGEST,
                     "curve": {
@@ -134,6 +135,12 @@ CASES = {
         {"runs[0]": faster(1e-6), "settings": {}},
     ),
     "memory": ("B148", "training", {"runs[0].peak_memory_bytes": 0.0}, {"runs[0].peak_memory_bytes": 1e9}),
+    "memory above the machine's": (
+        "B148",
+        "training",
+        {"hardware.memory_bytes": 25 * 10**9, "runs[0].peak_memory_bytes": 5e11},
+        {"hardware.memory_bytes": 25 * 10**9, "runs[0].peak_memory_bytes": 2.4e10},
+    ),
     "memory of next to nothing": (
         "B148",
         "training",
@@ -197,7 +204,7 @@ def test_the_first_of_several_runs_is_the_one_that_started_first(clean):
 
 def test_runs_of_one_start_have_no_order_but_the_authors(clean):
     same = {f"runs[{at}].started": "2026-11-29T03:00:00.000+00:00" for at in (1, 2)}
-    assert of_windows(clean, {"runs[0].started": "2026-11-29T02:59:00.000+00:00"} | same) == {"B149"}
+    assert of_windows(clean, {"runs[0].started": "2026-11-29T02:59:00.000+00:00"} | same) == {"B129", "B149"}
 
 
 def test_runs_that_state_no_start_have_no_order(clean):

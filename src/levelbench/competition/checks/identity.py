@@ -18,6 +18,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -203,6 +204,7 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
             took = f"took {run.curve.time_s[-1] / _DAY_S:.3g} days"
             found = f"the run started on {started} and {took}, but the entry is dated {submitted}"
             yield entry.error("B119", field, found, "correct the times or the day of submission")
+    yield from _at_once(entry)
     deadline = day_of(entry.rules.deadline) if entry.rules and entry.rules.deadline else None
     if deadline is not None:
         yield from _late(entry, submitted, deadline)
@@ -214,6 +216,22 @@ def dates(entry: CheckedEntry) -> Iterator[EntryFinding]:
         found = f"it is {submitted}, but {entry.submission.ruleset} is dated {since}"
         do = "check the day: rules may be applied to older runs, but a day may be invented"
         yield entry.warning("B120", "submitted", found, do)
+
+
+def _at_once(entry: CheckedEntry) -> Iterator[EntryFinding]:
+    """Runs of one machine that began before another ended: either disturbs the other, or the starts are invented."""
+    if entry.imported or nodes_used(entry.submission) > 1:
+        return
+    begun = [
+        (instant, at, run.curve.time_s[-1])
+        for at, run in enumerate(entry.submission.runs)
+        if run.started and run.curve.time_s and (instant := instant_of(run.started))
+    ]
+    for (first, before, took_s), (second, at, _) in pairwise(sorted(begun)):
+        if (apart_s := (second - first).total_seconds()) < took_s:
+            found = f"it began {apart_s:.3g} s after runs[{before}], which took {took_s:.3g} s"
+            yield entry.warning("B129", f"runs[{at}].started", found)
+            return
 
 
 def _late(entry: CheckedEntry, submitted: date, deadline: date) -> Iterator[EntryFinding]:

@@ -18,6 +18,7 @@ from levelbench.competition.checks import (
     EntryFinding,
     MachineLimits,
     instant_of,
+    nodes_used,
     shown,
     unlike_scale,
 )
@@ -520,11 +521,14 @@ def _left_out(entry: CheckedEntry, run: SubmittedRun, at: int) -> Iterator[Entry
 
 def numbers(entry: CheckedEntry) -> Iterator[EntryFinding]:
     """Energy, memory and qualities apart from the curve are possible, and energy states how it was measured."""
-    target = entry.submission.target
+    target, machine, nodes = entry.submission.target, entry.submission.hardware, nodes_used(entry.submission)
     for at, run in enumerate(entry.submission.runs):
         memory = run.peak_memory_bytes
         if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
             yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes")
+        elif memory and machine.memory_bytes and not machine.accelerators and memory > nodes * machine.memory_bytes:
+            found = f"{memory:.3g} bytes, where the machine has {machine.memory_bytes:.3g}"
+            yield entry.error("B148", f"runs[{at}].peak_memory_bytes", found)
         for name, value in run.test_quality.items():
             # A name with a dot is another metric, whose scale is unknown.
             found = unlike_scale(target, value)
