@@ -73,3 +73,8 @@ def test_what_cannot_be_meant_is_refused(call, words, code, says):
     found, _, err = call("conformance", *words)
     assert found == code
     assert says in err
+
+
+def test_an_option_of_several_names_may_be_given_several_times(call, in_this_process):
+    together = call("conformance", "--framework", "numpy", "--operator", "Relu,Add")
+    assert call("conformance", "--framework", "numpy", "--operator", "Relu", "--operator", "Add") == together

@@ -31,7 +31,7 @@ _MAKING = ("rule", "tune", "runs", "seed", "noise", "framework", "every", "epoch
 
 @click.command("batch-size", cls=shared.Grouped, short_help="Convergence, throughput and time at each batch size.")
 @click.argument("words", nargs=-1, metavar="[TASK|RUNS]...")
-@click.option("--sizes", help="Batch sizes to run TASK at, separated by commas; without it, RUNS are read.")
+@shared.several("--sizes", help="Batch sizes to run TASK at, separated by commas; without it, RUNS are read.")
 @click.option(
     "--rule",
     type=click.Choice(["linear", "sqrt", "none"]),

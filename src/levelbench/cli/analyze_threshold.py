@@ -25,7 +25,7 @@ _CHOSEN = "note: a target that is chosen from this sweep needs runs of its own, 
 
 @click.command("threshold", short_help="Rankings of runs or entries at a sweep of targets.")
 @click.argument("runs", nargs=-1, metavar="[RUNS|BOARD]...")
-@click.option("--targets", help="Targets to read the curves at, separated by commas.  [default: round ones]")
+@shared.several("--targets", help="Targets to read the curves at, separated by commas.  [default: round ones]")
 @click.option("--task", help="Task of a leaderboard that has several.")
 @click.option("--across-machines", is_flag=True, help="Give verdicts on time even if the machines differ.")
 @shared.view_options

@@ -50,7 +50,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 
 @click.command("check", cls=shared.Grouped, groups=_GROUPS)
 @click.argument("what", required=False)
-@click.option(
+@shared.several(
     "--framework", "frameworks", default="", help="Frameworks, separated by commas; default: one that runs here."
 )
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
@@ -60,7 +60,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
 )
 @click.option("--shape", "shapes", multiple=True, help="Shape of an input: X=8x16 or I=8:int64; default: examples.")
 @click.option("--attr", "attributes", multiple=True, help="Attribute of the operator: epsilon=1e-5 or axes=0,1.")
-@click.option(
+@shared.several(
     "--dtype", "dtypes", default="", help=f"Dtypes, separated by commas: {', '.join(DTYPES)}; default: all supported."
 )
 @click.option("--heatmap", type=click.Path(path_type=Path), help="Draw the deviation to this .png or .svg file.")
@@ -116,7 +116,7 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     show_default=True,
     help="Task: time limit for each of two short trainings. Scheme: seconds until a run counts as hung.",
 )
-@click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, separated by commas.")
+@shared.several("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, separated by commas.")
 @click.option(
     "--self-test",
     "tested",

@@ -30,13 +30,13 @@ _SIZES = "4B:64MiB"
     "--engine",
     help="Engine: process, torchrun, mpi, 'hosts[rate=100mbit,delay=5ms]', ...  [default: one that fits]",
 )
-@click.option(
+@shared.several(
     "--communicator",
     "communicators",
     help="Communicators, separated by commas: gloo, mpi, nccl.  [default: the engine's, or gloo]",
 )
-@click.option("--operation", "operations", help='Operations, separated by commas, or "all".  [default: all-reduce]')
-@click.option("--op", "ops", help="How to reduce: sum, mean, max, min, product, or several, or all.  [default: sum]")
+@shared.several("--operation", "operations", help='Operations, separated by commas, or "all".  [default: all-reduce]')
+@shared.several("--op", "ops", help="How to reduce: sum, mean, max, min, product, or several, or all.  [default: sum]")
 @click.option(
     "--sizes", help=f"Sizes: 4B:64MiB (doubling), 1KiB:1MiB:4 (times four), or 4B,1KiB,1MB.  [default: {_SIZES}]"
 )

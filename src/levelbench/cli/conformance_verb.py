@@ -20,9 +20,11 @@ __all__ = ["command"]
 
 
 @click.command("conformance")
-@click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
+@shared.several("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
-@click.option("--operator", "operators", default="", help="Run only the tests of these operators, separated by commas.")
+@shared.several(
+    "--operator", "operators", default="", help="Run only the tests of these operators, separated by commas."
+)
 @click.option("--match", default="", help="Run only the tests whose name contains this.")
 @click.option("--summary", is_flag=True, help="Print only the totals, without a row per operator.")
 @click.option("--verbose", "-v", is_flag=True, help="Print what was found for each test that did not pass.")

@@ -66,7 +66,7 @@ _LARGEST = 2**32 - 1
 @click.option("--recipe", help="Recipe that trains the network.  [default: the task's first]")
 @click.option("--run", "run_word", help="Run in the store whose trained network is used.")
 @click.option("--train-seed", type=click.IntRange(0, _LARGEST), help="Seed of the run that trains it.  [default: 0]")
-@click.option("--framework", "frameworks", help="Framework, or several: torch:compiled,onnxruntime.")
+@shared.several("--framework", "frameworks", help="Framework, or several: torch:compiled,onnxruntime.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the numeric libraries.  [default: theirs]")
 @click.option(

@@ -26,12 +26,12 @@ _ONE, _SEVERAL = 5, 3
 
 @click.command("network", cls=shared.Grouped)
 @click.argument("network", metavar="NETWORK")
-@click.option(
+@shared.several(
     "--framework",
     "frameworks",
     help="Frameworks, separated by commas, each with an optional mode: torch:compiled,jax.  [default: all that run]",
 )
-@click.option("--batch", "batches", help="Batch sizes, separated by commas: 1,8,32.  [default: 1]")
+@shared.several("--batch", "batches", help="Batch sizes, separated by commas: 1,8,32.  [default: 1]")
 @click.option("--size", "sizes", multiple=True, help="Value of an open size of the network: length=128.")
 @click.option("--shape", "shapes", "--input", multiple=True, help="Shape of an input: input=1x3x64x64.")
 @click.option("--option", "options", multiple=True, help="Option of the function that builds it: classes=10.")

@@ -35,8 +35,8 @@ _SUITE = (3, 1.0)
 @click.argument("operator", required=False, metavar="[NAME|FILE[:NAME]]")
 @click.option("--suite", help="Suite of problems: deepbench-gemm, -conv, -rnn, -sparse.")
 @click.option("--subset", help="Part of the suite: training, inference-server, inference-device.")
-@click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
-@click.option("--beside", help="FILE: frameworks, separated by commas, whose own operator is measured beside yours.")
+@shared.several("--framework", "frameworks", help="Frameworks, separated by commas; default: all that run here.")
+@shared.several("--beside", help="FILE: frameworks, separated by commas, whose own operator is measured beside yours.")
 @click.option(
     "--shape", "shapes", multiple=True, help="Shape of an input: X=8x64x56x56, with an optional dtype: I=8:int64."
 )
@@ -55,7 +55,7 @@ _SUITE = (3, 1.0)
     show_default=True,
     help="Pass to measure.",
 )
-@click.option(
+@shared.several(
     "--layout",
     "layouts",
     default=_LAYOUTS[0],

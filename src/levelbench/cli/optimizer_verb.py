@@ -37,8 +37,8 @@ _NOT_JUDGED = 4
     groups={k: v for k, v in shared.OPTION_GROUPS.items() if k != "Distributed training"},
 )
 @click.argument("optimizer", metavar="NAME|FILE.py[:NAME]")
-@click.option("--beside", help="Optimizers to compare with: torch.optim.AdamW,optax.adamw,'Adam[beta2=0.99]'.")
-@click.option("--framework", "frameworks", help="Frameworks, separated by commas; default: those of --beside.")
+@shared.several("--beside", help="Optimizers to compare with: torch.optim.AdamW,optax.adamw,'Adam[beta2=0.99]'.")
+@shared.several("--framework", "frameworks", help="Frameworks, separated by commas; default: those of --beside.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
 @click.option("--network", default="mlp", show_default=True, help="Network to train: mlp, or one of the zoo.")
 @click.option(

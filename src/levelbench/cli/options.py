@@ -111,6 +111,16 @@ class Grouped(click.Command):
 
 _WIDEST_OPTION = 24
 
+
+def several(*names: str, default: str | None = None, **more: Any) -> Callable[[Command], Command]:
+    """An option of names or numbers separated by commas; given twice, it has those of both."""
+
+    def joined(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+        return ",".join(given) if given else default
+
+    return click.option(*names, multiple=True, default=(default,) if default else None, callback=joined, **more)
+
+
 data_option = click.option(
     "--data",
     type=click.Path(path_type=Path),

@@ -34,8 +34,8 @@ __all__ = ["answer_lines", "command", "compared", "conclude", "measured", "remar
     "-n", "--runs", type=int, default=5, show_default=True, help="Number of runs of each TASK; all use the same seeds."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The first seed; the others follow.")
-@click.option("--recipe", help="Recipe, or several to compare, separated by commas.")
-@click.option("--framework", help="Framework, or several to compare, separated by commas.")
+@shared.several("--recipe", help="Recipe, or several to compare, separated by commas.")
+@shared.several("--framework", help="Framework, or several to compare, separated by commas.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
 @click.option("--target", type=float, help="Target to use instead of the task's, on the metric's scale.")
 @click.option("--crossing", help="When a target counts as reached: confirmed, final, first, sustained.")

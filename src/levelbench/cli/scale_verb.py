@@ -28,7 +28,7 @@ __all__ = ["command"]
 
 @click.command("scale", cls=shared.Grouped)
 @click.argument("task", metavar="TASK")
-@click.option("--ranks", default="1,2", show_default=True, help="Numbers of ranks, separated by commas.")
+@shared.several("--ranks", default="1,2", show_default=True, help="Numbers of ranks, separated by commas.")
 @team_options
 @click.option(
     "-n", "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Number of runs of each point."
