@@ -50,6 +50,34 @@ def test_every_example_is_checked_and_the_one_that_fails_is_named():
     assert [each.case for each in report.failed if each.probe == "forward"] == ["float32[4,2]"]
 
 
+def test_sizes_are_changed_in_the_example_with_the_most_axes_too():
+    def faulty(a, b):
+        return a * b if a.shape[1:] != (1,) else a * b + 1
+
+    report = check_operator(faulty, [[X[0], X[0]], [X, X]], reference=lambda a, b: a * b)
+    assert "shapes" in {each.probe for each in report.failed}
+
+
+def test_layouts_are_tried_in_every_example():
+    def faulty(x):
+        return 2 * x if x.ndim < 2 or x.flags.c_contiguous else 3 * x
+
+    assert "strides" in {each.probe for each in check_operator(faulty, [[X[0]], [X]], reference=double).failed}
+
+
+def test_a_reference_that_numpy_promotes_from_bfloat16_does_not_accuse():
+    class Product(CustomOperator):
+        def infer(self, a, b):
+            if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+                raise ValueError("the shapes do not fit")
+            return Spec((a.shape[0], b.shape[1]), a.dtype)
+
+        def forward(self, a, b):
+            return (a.astype(np.float64) @ b.astype(np.float64)).astype(a.dtype)
+
+    assert not check_operator(Product, [[X, X.T.copy()]], reference=lambda a, b: a @ b).failed
+
+
 def test_probes_are_announced_before_they_run_and_findings_passed_on_as_they_come():
     begun, heard = [], []
     report = check_operator(double, [[X]], tell=begun.append, hear=heard.append)

@@ -169,6 +169,13 @@ def resized(x):
 
 double = lambda x: 2 * x  # noqa: E731
 
+
+def gaps_ignored(x):
+    if x.ndim > 1 and x.strides[-1] == x.itemsize and min(x.strides) > 0:
+        return 2 * np.lib.stride_tricks.as_strided(x, (x.size,), (x.itemsize,)).reshape(x.shape)
+    return 2 * x
+
+
 FAULTS = [
     # name, check that must fail, inputs, faulty, right
     ("wrong sign", "forward", [X, W], lambda a, b: -(a @ b), lambda a, b: a @ b),
@@ -209,6 +216,7 @@ FAULTS = [
     ("output is a view", "outputs are new", [X], lambda x: x.T, lambda x: x.T),
     ("buffer reused", "outputs are new", [X], ReusedBuffer(), double),
     ("strides ignored", "strides", [X], stride_ignored, double),
+    ("gaps between rows ignored", "strides", [X], gaps_ignored, double),
     ("writes to a strided input", "strides", [X], writes_into_the_gaps, double),
     ("wrong broadcast", "shapes", [X, X[0]], bias_along_the_first_axis, lambda x, b: x + b),
     ("one output missing", "forward", [X], lambda x: (x.max(-1),), lambda x: (x.max(-1), x.argmax(-1))),

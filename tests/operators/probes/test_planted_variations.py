@@ -24,6 +24,7 @@ pytestmark = pytest.mark.sampled(3)
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((4, 8)).astype(np.float32)
+WIDE_INTEGERS = np.random.default_rng(1).integers(-9, 9, (3, 40))
 INTEGERS = RANDOM.integers(-9, 9, (4, 8)).astype(np.int32)
 
 
@@ -110,11 +111,14 @@ FORWARDS = [
     ("one more than blocks of 128", "shapes", [X], wrong_if(lambda x: x.ndim and x.shape[-1] % 128 == 1), double),
     ("16-bit index", "shapes", [X], cut_after(32768), double),
     ("unsigned 16-bit index", "shapes", [X], cut_after(65536), double),
+    ("unsigned 16-bit index of a vector", "shapes", [X[0]], cut_after(65536), double),
     ("row beyond a buffer", "long sums", [X.astype(float)], lambda x: x[..., :4096].sum(-1), lambda x: x.sum(-1)),
     *[(f"batch of {n}", "shapes", [X], wrong_if(lambda x, n=n: x.ndim and len(x) == n), double) for n in (1, 2, 3, 5)],
     *[(f"rank {n}", "ranks", [X], wrong_if(lambda x, n=n: x.ndim == n), double) for n in (0, 1, 3, 4, 5)],
     ("integer sum in int32", "integers", [INTEGERS], lambda x: x.sum(-1, dtype=np.int32).astype(np.int64), total),
     ("integer sum in float64", "integers", [INTEGERS], lambda x: x.sum(-1, dtype=np.float64).astype(np.int64), total),
+    ("sum of 64-bit integers in float64", "integers", [WIDE_INTEGERS], lambda x: x.sum(-1, dtype=float).astype(x.dtype),
+     lambda x: x.sum(-1, dtype=x.dtype)),
     ("int8 forgotten", "integers", [INTEGERS], wrong_if(lambda x: x.dtype == np.int8), double),
     ("smallest int8", "integers", [INTEGERS.astype(np.int8)], lambda x: np.maximum(x, -127), plus_zero),
     ("integers in float32", "integers", [INTEGERS], lambda x: x.astype(np.float32).astype(x.dtype), plus_zero),

@@ -83,8 +83,11 @@ def check_operator(
     ranks = frozenset(each.ndim for sample in samples for each in sample[:1] if each is not None)
     setting = Setting(subject, oracle, reference is not None, tuple(dtypes), seed, runs, ranks, variants)
     findings: list[Finding] = []
+    axes = [sum(each.ndim for each in sample if each is not None) for sample in samples]
     for at, given in enumerate(samples):
-        for finding in _on(setting, given, (*CHECKS, *more), first=at == 0, tell=tell):
+        most = at == axes.index(max(axes))
+        checks = [(name, probe, again or (most and name in _OF_SHAPES)) for name, probe, again in (*CHECKS, *more)]
+        for finding in _on(setting, given, checks, first=at == 0, tell=tell):
             hear(finding)
             findings.append(finding)
     return Report(subject.name, tuple(_by_probe(findings)))
@@ -368,6 +371,9 @@ _OF_VALUES = frozenset(
 )
 """Probes of the values of outputs, which those of a random operator do not pass."""
 
+_OF_SHAPES = frozenset(("shapes", "gradient elsewhere"))
+"""Probes that also run on the inputs with the most axes: a vector has no rows to broadcast."""
+
 CHECKS: tuple[Check, ...] = (
     ("process", process.process_state, True),
     ("forward", _forward, True),
@@ -381,7 +387,7 @@ CHECKS: tuple[Check, ...] = (
     ("outputs are new", _outputs_are_new, False),
     ("state of backward", calls.state_of_backward, False),
     ("timed calls", _timed_calls, False),
-    ("strides", _strides, False),
+    ("strides", _strides, True),
     ("written", _written, True),
     ("dtypes", _dtypes, True),
     ("integers", variations.integers, True),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -214,14 +215,15 @@ def _dtypes(inputs: Sequence[Host | None], expected: Expected, at: int) -> tuple
     """The dtypes that an output may have.
 
     A NumPy reference easily returns float64 for float32 inputs (a float64 constant is enough); then float32 is right
-    too.
+    too. So is bfloat16 where it returns float32, as NumPy does for a product of matrices in bfloat16.
     """
     wide = expected.wide[at]
     narrow = expected.narrow[at] if expected.narrow is not None else None
     coarse = _coarsest(inputs)
     if narrow is not None:
         wider = is_float(narrow.dtype) and narrow.dtype.itemsize > coarse.itemsize
-        return (coarse, narrow.dtype) if wider and narrow.dtype == np.float64 else (narrow.dtype,)
+        promoted = wider and (narrow.dtype == np.float64 or coarse == ml_dtypes.bfloat16)
+        return (coarse, narrow.dtype) if promoted else (narrow.dtype,)
     assert wide is not None
     return (coarse,) if is_float(wide.dtype) else (wide.dtype,)
 

@@ -180,12 +180,12 @@ def many_rows(
     The last shows whether rows are independent: where they are not, so many may take the square of their number.
     """
     free = [each for at, each in enumerate(inputs) if each is not None and at not in fixed]
-    if not free or free[0].ndim < 2 or free[0].shape[0] < 2:
+    if not free or not free[0].ndim or free[0].shape[0] < 2:
         return
     old = free[0].shape[0]
     rest = _count(inputs, fixed, old, 1)
     new = -(-_HUGE // max(1, rest)) | 1
-    if rest > 1 and _count(inputs, fixed, old, new) <= _MOST_ELEMENTS:
+    if rest > (free[0].ndim > 1) and _count(inputs, fixed, old, new) <= _MOST_ELEMENTS:
         first = [
             value if value is None or at in fixed or value.shape[:1] != (old,) else value[:1]
             for at, value in enumerate(inputs)
@@ -380,7 +380,7 @@ def large_integers(
             ],
         )
         yield f"{dtype} at its limits", at_limits(inputs, free, dtype, random)
-        most = min(limits.max, 2**20 if dtype.itemsize < 8 else 2**58)
+        most = min(limits.max, 2**20 if dtype.itemsize < 8 else 2**50)
         for old in _sizes(inputs, fixed):
             if _count(inputs, fixed, old, _LONG) > _MOST_ELEMENTS:
                 continue

@@ -214,6 +214,11 @@ def _strided(value: Host) -> Iterator[tuple[str, Callable[[HostOperator], Array]
     wide = np.full((*value.shape[:-1], 2 * value.shape[-1]), gap).astype(value.dtype)
     wide[..., ::2] = value
     yield "every second element", lambda subject: subject.to_native(wide)[..., ::2]
+    # Slices such as x[:, :4]: the last axis stays contiguous, which is all that many kernels look at.
+    for axis in range(1, value.ndim):
+        part = (slice(None),) * axis + (slice(value.shape[axis]),)
+        longer = np.concatenate((value, np.full_like(value, gap)), axis)
+        yield f"gaps after axis {axis}", partial(_part, longer, part)
     if value.ndim > 1:
         turned = np.ascontiguousarray(value.swapaxes(0, -1))
         yield "axes swapped", lambda subject: subject.to_native(turned).swapaxes(0, -1)
@@ -224,6 +229,10 @@ def _strided(value: Host) -> Iterator[tuple[str, Callable[[HostOperator], Array]
     space[1:] = shifted
     unaligned = space[1:].view(value.dtype).reshape(value.shape)
     yield "an odd address", lambda subject: unaligned if _is_numpy(subject) and value.dtype.itemsize > 1 else None
+
+
+def _part(whole: Host, part: tuple[slice, ...], subject: HostOperator) -> Array:
+    return subject.to_native(whole)[part]
 
 
 def _is_numpy(subject: HostOperator) -> bool:
