@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
+from levelbench.experiments.inference import answers, measuring
 from levelbench.experiments.inference.measuring import (
     _thinned,
     audit_cache,
@@ -26,6 +27,7 @@ from levelbench.experiments.inference.subject import (
     refuse_quality,
 )
 from levelbench.experiments.kernel import make_plan
+from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture
 from levelbench.networks import Draw, GraphBuilder, zoo
@@ -212,6 +214,35 @@ def test_synthetic_inputs_have_no_quality_and_say_so(model, tmp_path):
     assert record.facts.synthetic
     assert record.accuracy.value is None
     assert "synthetic" in record.accuracy.reason
+
+
+class Remembering(NumpyBackend):
+    """Answers every input with the outputs of its first call."""
+
+    def executor(self, *given, **options):
+        found = super().executor(*given, **options)
+        infer, held = found.infer, []
+        found.infer = lambda *inputs: held[0] if held else held.append(infer(*inputs)) or held[0]
+        return found
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+def test_old_answers_to_made_up_inputs_are_not_valid(model, tmp_path, monkeypatch, batch):
+    spec = specification(model, None, scenario(batch=batch))
+    honest, _ = measured(spec, tmp_path / "store")
+    assert honest.driven.valid
+    assert f"{4 * batch} of the answers agree with those of numpy" in honest.accuracy.reason
+    monkeypatch.setattr(measuring, "open_framework", lambda *_: Remembering())
+    record, _ = measured(spec, tmp_path / "other")
+    assert not record.driven.valid
+    assert "its answers are wrong: output 0 is off by" in record.driven.reasons[0]
+
+
+def test_answers_that_take_the_reference_too_long_are_said_to_be_unchecked(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(answers, "LIMIT_FLOPS", 100.0)
+    record, _ = measured(specification(model, None, scenario(batch=8)), tmp_path / "store")
+    assert record.driven.valid
+    assert "the answers were not checked: a batch of 8 takes the reference too long" in record.accuracy.reason
 
 
 class Slow(PreparedFeed):

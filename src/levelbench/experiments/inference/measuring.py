@@ -24,6 +24,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UnsupportedError
+from levelbench.experiments.inference.answers import check_answers
 from levelbench.experiments.inference.processes import check_threads
 from levelbench.experiments.inference.subject import Subject, make_subject
 from levelbench.measure.clocks import HOST, Clock
@@ -60,7 +61,7 @@ from levelbench.records.inference import (
 from levelbench.records.processes import Planned, ProcessEnd
 from levelbench.records.schema import Measurement, redact
 
-__all__ = ["BELOW_PEAK", "STAGES", "audit_answers", "audit_cache", "audit_seeds", "audited", "drive"]
+__all__ = ["BELOW_PEAK", "STAGES", "audit_answers", "audit_cache", "audit_seeds", "audited", "drive", "driven_of"]
 __all__ += ["make_inference_record", "scenario_of"]
 
 
@@ -223,7 +224,7 @@ def drive(
     clock: Clock,
     say: Callable[[str], None] = lambda words: None,
 ) -> ScenarioResult:
-    """Run the scenario over the first ``samples`` samples, and record raw values and the driver's result.
+    """Run the scenario over the first ``samples`` samples, and record raw values.
 
     In a search for the highest rate, ``say`` gets each rate that is tried.
     """
@@ -237,25 +238,26 @@ def drive(
         decoded = decode_times(result, list(answerer.greedy.spans))
         record.add_ns("first_token", _thinned(result.latencies_ns - decoded)[0])
         record.add_ns("per_token", _thinned(decoded // (answerer.greedy.tokens - 1))[0])
-    latencies, thinned = _thinned(result.latencies_ns)
-    record.add_ns("latency", latencies)
+    record.add_ns("latency", _thinned(result.latencies_ns)[0])
     if settings.name == "server":
         record.add_ns("lateness", _thinned(result.lateness_ns)[0])
-    record.add(
-        Driven(
-            queries=result.queries,
-            samples=result.samples,
-            duration_s=result.duration_s,
-            latencies=len(result.latencies_ns),
-            valid=result.valid,
-            reasons=list(result.reasons),
-            ended_by=result.ended_by,
-            throughput_per_s=result.throughput_per_s or None,
-            target_per_s=result.target_per_s,
-            thinned=thinned,
-        )
-    )
     return result
+
+
+def driven_of(result: ScenarioResult, wrong: str = "") -> Driven:
+    """What the driver observed; ``wrong`` says what is wrong with the answers, so that the run is not valid."""
+    return Driven(
+        queries=result.queries,
+        samples=result.samples,
+        duration_s=result.duration_s,
+        latencies=len(result.latencies_ns),
+        valid=result.valid and not wrong,
+        reasons=[*([wrong] if wrong else []), *result.reasons],
+        ended_by=result.ended_by,
+        throughput_per_s=result.throughput_per_s or None,
+        target_per_s=result.target_per_s,
+        thinned=_thinned(result.latencies_ns)[1],
+    )
 
 
 def decode_times(result: ScenarioResult, spans: Sequence[Span]) -> NDArray[np.int64]:
@@ -441,7 +443,13 @@ class _Process:
 
         self._writer.add(footprint.of(queries))
         self._begin("accuracy")
-        self._writer.add(subject.judge(answerer.without_greedy(), answerer.kept_answers()))
+        scored, wrong = answerer.without_greedy(), ""
+        accuracy = subject.judge(scored, answerer.kept_answers())
+        if accuracy.value is None:
+            wrong, said = check_answers(subject, scored, samples, alone=self._spec.model.kind == "zoo")
+            accuracy = structs.replace(accuracy, reason=f"{accuracy.reason}; {said}")
+        self._writer.add(driven_of(results[0], wrong))
+        self._writer.add(accuracy)
         return results[0]
 
     def _per_query(self) -> int:

@@ -120,13 +120,20 @@ def make(specification: NetworkSpecification) -> Reference:
     network, evaluation = to_be_checked(base, specification)
     rows = _rows(base, specification)
     inputs = first_rows(network, network.make_inputs(case.batch, 0, case.sizes), rows)
+    return expected(network, inputs, rows, specification.direction, evaluation=evaluation)
+
+
+def expected(
+    network: Network, inputs: Mapping[str, Host], rows: int, direction: str = "forward", *, evaluation: bool = False
+) -> Reference:
+    """The reference for these inputs of ``rows`` rows; the rest as for :func:`make`."""
     reasons = []
-    for name in ("numpy", "onnxruntime")[: 2 if specification.direction == "forward" else 1]:
+    for name in ("numpy", "onnxruntime")[: 2 if direction == "forward" else 1]:
         try:
             backend = open_framework(name)
             if not isinstance(backend, Backend):
                 continue
-            tensors = _tensors(backend, network, inputs, specification.direction)
+            tensors = _tensors(backend, network, inputs, direction)
         except (LevelbenchError, MemoryError) as error:
             reasons.append(error.found if isinstance(error, LevelbenchError) else "it ran out of memory")
             continue
