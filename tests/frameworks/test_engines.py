@@ -7,9 +7,11 @@ import dis
 import pickle
 import subprocess
 import sys
+from time import perf_counter
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError
@@ -228,6 +230,46 @@ def test_an_installed_engine_agrees_with_numpy_on_a_network(engine):
     inputs = [network.make_inputs(2)[network.inputs[0].name]]
     found, expected = (each.executor(network, trains=False).infer(*inputs) for each in (engine.open(), NumpyBackend()))
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+
+
+class Timed(Reference):
+    """It says how long each of its operators took."""
+
+    operator_clock = "its own clock"
+
+    @staticmethod
+    def operator_times(path, inputs, repeats):
+        names = [each.op_type for each in onnx.load(path).graph.node]
+        return [(f"node {at}", name, 1e-3 * repeats) for at, name in enumerate(names)]
+
+
+def test_times_of_operators_are_the_engines_own_and_of_no_node():
+    executor = Timed().open().executor(zoo.mlp(8, 4, 3), trains=False)
+    found = executor.operator_times(np.zeros((2, 8), np.float32), repeats=2)
+    assert [each.title for each in found] == ["Gemm", "Relu", "Gemm"]
+    assert {(each.index, each.times_s) for each in found} == {(-1, (2e-3,))}
+    assert found[0].output == "node 0 in Reference"
+    assert Timed().open().describe()["operator_clock"] == "its own clock"
+
+
+def test_an_engine_without_times_of_operators_says_so(backend):
+    executor = backend.executor(zoo.mlp(8, 4, 3), trains=False)
+    with pytest.raises(UnsupportedError, match="it cannot distinguish them"):
+        executor.operator_times(np.zeros((2, 8), np.float32))
+
+
+@pytest.mark.slow
+def test_times_of_openvinos_operators_fit_into_the_calls():
+    if lacking := openvino.lacks():
+        pytest.skip(lacking)
+    network, repeats = zoo.build("lenet5"), 200
+    executor = openvino.open().executor(network, trains=False)
+    x = network.make_inputs(8)[network.inputs[0].name]
+    started = perf_counter()
+    found = executor.operator_times(x, repeats=repeats)
+    whole = perf_counter() - started
+    assert {"Convolution", "AvgPool"} <= {each.title for each in found}
+    assert 0 < sum(each.times_s[0] for each in found) <= whole / repeats
 
 
 TOGETHER = """

@@ -4,6 +4,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from levelbench.errors import UsageError
 from levelbench.records.network_summary import ProfileRow
@@ -64,6 +65,15 @@ def test_by_node_each_operator_has_a_row_with_its_output(network_summary):
 def test_an_arm_that_cannot_tell_its_operators_apart_says_why_below(network_summary):
     table = breakdown_tables(network_summary)[0]
     assert "torch:compiled is not shown: mode 'compiled' cannot tell its operators apart." in table.notes
+
+
+def test_the_clock_of_an_engines_own_times_is_named_below(network_summary):
+    case, entries = network_summary.rows[0]
+    facts = structs.replace(entries[0].facts, framework={"operator_clock": "the engine's own clock"})
+    told = replace(network_summary, rows=((case, (replace(entries[0], facts=facts), *entries[1:])),))
+    said = "operators by the engine's own clock; the whole by the host's."
+    assert said in " ".join(breakdown_tables(told)[0].notes)
+    assert said not in " ".join(breakdown_tables(network_summary)[0].notes)
 
 
 def test_without_any_time_of_an_operator_there_is_no_table(summary_of):

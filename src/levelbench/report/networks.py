@@ -409,6 +409,8 @@ def _table_notes(summary: NetworkSummary, case: NetworkCase) -> tuple[str, ...]:
     for arm, entry in zip(summary.arms, entries, strict=True):
         if not entry.operators and entry.operators_reason:
             notes.append(f"{arm_label(arm)} is not shown: {entry.operators_reason}.")
+        elif entry.operators and (by := entry.facts.framework.get("operator_clock")):
+            notes.append(f"{arm_label(arm)}: operators by {by}; the whole by the host's.")
     return tuple(notes)
 
 

@@ -15,7 +15,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import onnx
@@ -24,13 +24,15 @@ from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError, MissingError, UnsupportedError
 from levelbench.frameworks import Float32Backend
-from levelbench.networks.executor import Executor, LiveArrays, require_inputs
+from levelbench.networks.executor import Executor, LiveArrays, OperatorTime, require_inputs
 from levelbench.networks.inspect import needed_nodes
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Framework, Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, DEFAULT_OPSET, IR_VERSION, OperatorNode, structural
 
 __all__ = ["EngineBackend", "OnnxEngine", "Run", "fixed"]
+
+T = TypeVar("T")
 
 Run = Callable[[Mapping[str, NDArray[Any]]], Sequence[NDArray[Any]]]
 """What an engine makes of a model: a function of its inputs by name, in the graph's order, that returns the outputs."""
@@ -57,6 +59,8 @@ class OnnxEngine(Framework):
     distribution: str
     trains = False
     modes = ("compiled",)
+    operator_clock = ""
+    """What :meth:`operator_times` measures with, in words; empty for an engine that does not have it."""
 
     @staticmethod
     @abstractmethod
@@ -67,6 +71,14 @@ class OnnxEngine(Framework):
         is reported as what the engine does not support, with the first line of the message. What it returns gives a
         list or tuple with an array for each output, which is checked.
         """
+
+    @staticmethod
+    def operator_times(path: str, inputs: Mapping[str, NDArray[Any]], repeats: int) -> Sequence[tuple[str, str, float]]:
+        """Optional, with an ``operator_clock``: name, type and mean seconds of each operator that the engine executed.
+
+        ``path`` is as for :meth:`load`; the mean is over ``repeats`` calls after a warm-up. Names are the engine's own.
+        """
+        raise NotImplementedError
 
     @property
     def version(self) -> str:
@@ -86,15 +98,7 @@ class OnnxEngine(Framework):
 
     def compiled(self, model: onnx.ModelProto, what: str) -> Run:
         """:meth:`load`, and ``UnsupportedError`` for what the engine refuses, then or when it runs."""
-        with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
-            file = Path(folder) / "model.onnx"
-            file.write_bytes(model.SerializeToString())
-            # Each engine has exceptions of its own, of which nothing is known here.
-            try:
-                run = self.load(str(file))
-            except Exception as error:
-                raise self._refusal(what, error) from error
-
+        run = self.with_file(model, what, self.load)
         count = len(model.graph.output)
 
         def checked(inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[Any]]:
@@ -107,6 +111,17 @@ class OnnxEngine(Framework):
             return found
 
         return checked
+
+    def with_file(self, model: onnx.ModelProto, what: str, use: Callable[[str], T]) -> T:
+        """What ``use`` makes of a file with the model; ``UnsupportedError`` for whatever it raises."""
+        with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
+            file = Path(folder) / "model.onnx"
+            file.write_bytes(model.SerializeToString())
+            # Each engine has exceptions of its own, of which nothing is known here.
+            try:
+                return use(str(file))
+            except Exception as error:
+                raise self._refusal(what, error) from error
 
     def _refusal(self, what: str, error: Exception) -> UnsupportedError:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
@@ -203,6 +218,20 @@ class _EngineExecutor(Executor):
         if len(inputs) != len(self._inputs):
             require_inputs(self._inputs, len(inputs), ValueError("wrong number of inputs"))
         return tuple(self._compiled(dict(zip(self._inputs, inputs, strict=True))))
+
+    def operator_times(self, *inputs: Any, repeats: int = 1) -> list[OperatorTime]:
+        """One value each, by the engine's own clock; its operators are no nodes, since it fuses and splits them."""
+        engine = self._engine
+        if not engine.operator_clock:
+            return super().operator_times(*inputs, repeats=repeats)
+        given = dict(zip(self._inputs, inputs, strict=True))
+        found = engine.with_file(
+            self._model(given),
+            f"the time of each operator of {self.network.name}",
+            lambda path: engine.operator_times(path, given, repeats),
+        )
+        # A name that is one of the network's may stand for more than that node, so none passes for the network's.
+        return [OperatorTime(-1, kind, f"{name} in {engine.title}", (each,)) for name, kind, each in found]
 
     def forward(self, *inputs: Any) -> NoReturn:
         """Raises ``UnsupportedError``: the engine only executes."""
@@ -327,4 +356,6 @@ class EngineBackend(Float32Backend):
 
     def describe(self) -> dict[str, Any]:
         """The engine's version and device."""
-        return {"name": self._engine.name, "version": self._engine.version, "device": "cpu", "deterministic": True}
+        engine = self._engine
+        clock = {"operator_clock": engine.operator_clock} if engine.operator_clock else {}
+        return {"name": engine.name, "version": engine.version, "device": "cpu", "deterministic": True, **clock}
