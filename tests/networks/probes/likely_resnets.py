@@ -48,7 +48,8 @@ class Block(nn.Module):
                 ]
             )
         else:
-            self.convs = nn.ModuleList([conv(inputs, inner, 3, stride), conv(inner, made, 3)])
+            first, second = (1, stride) if o.version == "last" else (stride, 1)
+            self.convs = nn.ModuleList([conv(inputs, inner, 3, first), conv(inner, made, 3, second)])
         widths = [inputs, *(each.out_channels for each in self.convs)]
         self.norms = nn.ModuleList([o.norm(each) for each in (widths[:-1] if o.pre else widths[1:])])
         self.shortcut = None

@@ -84,6 +84,7 @@ DEEP = {"depth": 50}
 PLANTED = {
     "version-1": ({**DEEP, "version": "1"}, "stride", r"at the 1x1 .* instead of the 3x3.*v1"),
     "stride-last": ({**DEEP, "version": "last"}, "stride", r"at the last 1x1 .* instead of the 3x3"),
+    "stride-second": ({"version": "last"}, "stride", r"at the second 3x3 .* instead of the first"),
     "pre-activation": ({"pre": True}, "pre-activation", r"normalisation and activation come before"),
     "pre-activation-50": ({**DEEP, "pre": True}, "pre-activation", r"normalisation and activation come before"),
     "leaky": ({"act": nn.LeakyReLU}, "activation", r"leaky ReLU \(slope 0.01\) instead of ReLU"),

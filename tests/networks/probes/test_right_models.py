@@ -117,6 +117,7 @@ WRITTEN = {
     "with-inputs": lambda: (ResNet(), {"images": ("batch", 3, 64, 64)}),
     "evaluation": lambda: ResNet().eval(),
     "compiled": compiled,
+    "channels-last": lambda: nn.Sequential(ResNet()).to(memory_format=torch.channels_last),
     "the-network-of-the-zoo": lambda: zoo.build("resnet18", **SMALL),
 }
 
@@ -125,6 +126,11 @@ WRITTEN = {
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_right_model_is_not_accused(name):
     assert_same(report(WRITTEN[name], **SMALL))
+
+
+def test_a_padding_of_minus_infinity_is_that_of_max_pooling():
+    pool = partial(nn.Sequential, nn.ConstantPad2d(1, float("-inf")), nn.MaxPool2d(3, 2))
+    assert_same(report(lambda: ResNet(pool=pool), **SMALL))
 
 
 @pytest.mark.slow

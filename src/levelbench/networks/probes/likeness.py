@@ -40,6 +40,8 @@ _BATCH = 2
 # Less than half of the reference's layers with a near counterpart make another architecture.
 _NEAR, _LEAST_NEAR = 0.9, 0.5
 _AGREES, _STEP_AGREES = 1e-3, 2e-2
+_GRADIENTS_AGREE = 5e-2
+"""Of their norm: where a ReLU is at zero but for rounding, single gradients differ by a tenth of the largest."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -388,7 +390,8 @@ class _Comparison:
             if pair[0] is None or pair[1] is None or not what:
                 continue
             a, b = (np.asarray(backend.host(each)) for each in pair)
-            if deviation := _deviates(a.T if turned else a, b, _STEP_AGREES):
+            limit = _GRADIENTS_AGREE if what == "gradients" else _STEP_AGREES
+            if deviation := _deviates(a.T if turned else a, b, limit, whole=what == "gradients"):
                 words = f"outputs agree, but after a training step the {what} of {own} deviate by {deviation:.2g}"
                 yield failed(words, probe="same function")
                 return
@@ -434,10 +437,11 @@ def _places(names: Sequence[str]) -> str:
     return ", ".join(unique[:3]) + more
 
 
-def _deviates(a: NDArray[Any], b: NDArray[Any], limit: float) -> float:
-    """The largest deviation relative to the largest value, if it is above the limit; else 0."""
+def _deviates(a: NDArray[Any], b: NDArray[Any], limit: float, *, whole: bool = False) -> float:
+    """The largest deviation relative to the largest value, or the ``whole`` by norms, if above the limit; else 0."""
     if a.shape != b.shape:
         a = a.reshape(b.shape) if a.size == b.size else np.full(b.shape, np.nan)
-    scale = float(np.max(np.abs(b))) or 1.0
-    deviation = float(np.max(np.abs(a.astype(np.float64) - b))) / scale
+    order = None if whole else np.inf
+    scale = float(np.linalg.norm(b.ravel(), order)) or 1.0
+    deviation = float(np.linalg.norm((a.astype(np.float64) - b).ravel(), order)) / scale
     return deviation if not deviation <= limit else 0.0

@@ -140,7 +140,9 @@ def _padding(e: _Editing, at: int) -> bool:
     s, mode = layer.settings, source.settings["mode"]
     if "padding" not in s or not e.read(at) or (any(s["padding"]) and mode != "zeros"):
         return False
-    if layer.kind == "pooling":
+    # A maximum never takes what MaxPool's own padding holds.
+    unseen = layer.kind == "pooling" and s["name"] == "max pooling" and mode == "-inf"
+    if layer.kind == "pooling" and not unseen:
         before = e.source(layer.inputs[0])
         positive = before is not None and before.kind == "activation" and before.settings["name"].startswith("ReLU")
         average = s["name"] == "average pooling"
@@ -148,7 +150,15 @@ def _padding(e: _Editing, at: int) -> bool:
             return False
     rank = len(layer.shape) - 1
     total = [a + b for a, b in zip(_both(s["padding"], rank), _both(source.settings["padding"], rank), strict=True)]
-    added = {"padding mode": mode} if mode != "zeros" else {"counts padding": True} if "average" in str(s) else {}
+    added = (
+        {}
+        if unseen
+        else {"padding mode": mode}
+        if mode != "zeros"
+        else {"counts padding": True}
+        if "average" in str(s)
+        else {}
+    )
     e.layers[at] = replace(layer, settings={**s, "padding": symmetric(total), **added})
     first = layer.inputs[0]
     if e.only_reader(first):
