@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.networks import GraphBuilder, Network, zoo
 from levelbench.networks.inspect import without_values
-from levelbench.networks.shapes import infer_shapes, open_sizes, usual_sizes
+from levelbench.networks.shapes import infer_shapes, open_sizes, other_sizes_or, usual_sizes
 from levelbench.operators.frameworks import open_framework
 
 
@@ -84,6 +84,12 @@ def test_a_size_that_is_first_in_one_input_and_inner_in_another_is_open():
     network = foreign([helper.make_node("MatMul", ["x", "z"], ["y"])], {"x": ["N", "inner"], "z": ["inner", "M"]})
     assert open_sizes(network) == ["inner", "M"]
     assert infer_shapes(network, {"batch": 5, **usual_sizes(network, {})})["y"].shape == (5, 16)
+
+
+def test_other_sizes_are_advised_where_some_are_open():
+    network = foreign([helper.make_node("MatMul", ["x", "z"], ["y"])], {"x": ["N", "inner"], "z": ["inner", "M"]})
+    assert other_sizes_or("leave it", network) == "give other sizes (--size inner=... --size M=...), or leave it"
+    assert other_sizes_or("leave it", zoo.build("lenet5")) == "leave it"
 
 
 def test_an_open_size_that_the_file_reshapes_to_a_fixed_one_gets_that_one():

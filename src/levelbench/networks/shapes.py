@@ -66,6 +66,12 @@ _PICTURE = 64
 """Divisible by the strides of most networks for pictures."""
 
 
+def other_sizes_or(do: str, network: Network) -> str:
+    """What to do where a network does not take drawn inputs: also other sizes, if it leaves some open."""
+    sizes = " ".join(f"--size {name}=..." for name in open_sizes(network))
+    return f"give other sizes ({sizes}), or {do}" if sizes else do
+
+
 def open_sizes(network: Network) -> list[str]:
     """The names of the sizes of inputs that have to be given before the network runs: all but those of batches only."""
     inner = [size for each in network.inputs for at, size in enumerate(each.shape or ()) if at != batch_axis(each, {})]

@@ -27,6 +27,7 @@ from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Array, Backend
 from levelbench.networks.inspect import random_values
 from levelbench.networks.network import Network, read_inputs
+from levelbench.networks.shapes import other_sizes_or
 from levelbench.networks.values import batch_axis
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.networks import NetworkSpecification
@@ -143,7 +144,7 @@ def expected(
                 f"with drawn inputs it raises {type(error).__name__}: {error}",
             )
             do = "levelbench check FILE --inputs VALUES.npz runs it on given ones"
-            raise UsageError(asked, found, do) from error
+            raise UsageError(asked, found, other_sizes_or(do, network)) from error
         return Reference(ReferenceFacts(rows, name, "", evaluation), tensors)
     reason = f"the reference cannot run it ({reasons[0] if reasons else 'no framework'})"
     return Reference(ReferenceFacts(reason=reason), {})

@@ -35,10 +35,11 @@ from levelbench.networks.probes.divergence import (
     first_wrong_gradient,
 )
 from levelbench.networks.probes.running import Arrays, Runner, noisy_outputs, with_probe
+from levelbench.networks.shapes import other_sizes_or
 from levelbench.operators.contract import OperatorBackend
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-_GIVE = "give some that it accepts: --inputs VALUES.npz"
+_GIVE = "give inputs that it accepts: --inputs VALUES.npz"
 
 
 def compare_network(
@@ -94,7 +95,7 @@ class _Comparison:
             raise
         except Exception as error:  # drawn inputs need not be shapes or places that the network accepts
             asked, found = f"network {network.name} on the reference", f"with these inputs it raises {_line(error)}"
-            raise UsageError(asked, found, _GIVE) from error
+            raise UsageError(asked, found, other_sizes_or(_GIVE, network)) from error
         dtypes = [each.dtype.name for each in self._outputs.values() if is_float(each.dtype)]
         self._dtype = dtype = coarsest_dtype(network, dtypes)
         self._unsteady = random_values(network.model.graph)
@@ -144,7 +145,8 @@ class _Comparison:
             if "ZeroDivisionError" in _line(error):
                 # Of whole numbers ONNX does not define it, and each framework does something else.
                 asked = f"network {setting.network.name} on {runner.name}"
-                raise UsageError(asked, "with these inputs it divides a whole number by zero", _GIVE) from error
+                found = "with these inputs it divides a whole number by zero"
+                raise UsageError(asked, found, other_sizes_or(_GIVE, setting.network)) from error
             return BackendAgreement(runner.name, mode, raised=_line(error))
         tensors = [self._output(name, outputs.get(name)) for name in self._outputs]
         try:
