@@ -252,7 +252,7 @@ def test_what_time_measured_is_linted_with_its_doubts(call, here):
 
 
 def test_pages_of_one_name_are_proposed_together_and_one_without_figures_is_named(call, here):
-    table = "| a | time (s) |\n|---|---|\n| x | {} |\n"
+    table = "| model | time (s) |\n|---|---|\n| x | {} |\n"
     for number, name in enumerate(("one", "two", "three")):
         (here / name).mkdir()
         (here / name / "README.md").write_text(table.format(number) if number else "No table.\n")
