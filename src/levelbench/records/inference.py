@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FOLDER", "MODELS", "MOST_LATENCIES", "PHASES", "Accuracy", "Audit", "Data", "Driven", "Generation"]
-__all__ += ["InferenceArm"]
+__all__ = ["FOLDER", "MODELS", "MOST_LATENCIES", "PHASES", "WRONG_ANSWERS", "Accuracy", "Audit", "Data"]
+__all__ += ["Driven", "Generation", "InferenceArm"]
 __all__ += ["InferenceFacts", "InferenceHeader", "InferenceOutcome", "InferenceRecord", "InferenceSpecification"]
 __all__ += ["InferenceWriter", "Model", "PeakTrial", "ScenarioName", "ScenarioSettings", "other_seeds"]
 __all__ += ["runs_for_inference"]
@@ -184,6 +184,10 @@ class PeakTrial(Struct, frozen=True, tag="peak", tag_field="kind"):
 
     qps: float
     valid: bool
+
+
+WRONG_ANSWERS = "its answers are wrong"
+"""How the reason begins of a process whose answers were compared with the reference's and are not those."""
 
 
 class Driven(Struct, frozen=True, tag="driven", tag_field="kind"):

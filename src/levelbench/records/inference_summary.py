@@ -30,6 +30,7 @@ from levelbench.records.figures import (
 )
 from levelbench.records.inference import (
     PHASES,
+    WRONG_ANSWERS,
     Accuracy,
     Audit,
     InferenceArm,
@@ -152,7 +153,7 @@ def summarise_inference(
         {
             record.header.seed: found
             for record in records
-            if (found := score(record, record.header.specification.scenario)) is not None
+            if not _wrong(record) and (found := score(record, record.header.specification.scenario)) is not None
         }
         for records in arms
     ]
@@ -171,16 +172,23 @@ def summarise_inference(
     return InferenceSummary(specification, tuple(entries), level, margin, price, wanted, tuple(doubts))
 
 
+def _wrong(record: InferenceRecord) -> str:
+    """Why its times are none of answers: no wrong answer is shown as a time."""
+    reasons = record.driven.reasons if record.driven is not None else ()
+    return next((each for each in reasons if each.startswith(WRONG_ANSWERS)), "")
+
+
 def _entry(place: Sequence[InferenceRecord], level: float, price: Price | None, demand: Demand) -> InferenceEntry:
     records = sorted(place, key=lambda each: each.header.seed)
     specification = records[0].header.specification
     scenario = specification.scenario
-    latencies = {each.header.seed: each.latencies_s for each in records if len(each.latencies_s)}
+    wrong = next(filter(None, map(_wrong, records)), "")
+    latencies = {each.header.seed: each.latencies_s for each in records if len(each.latencies_s) and not wrong}
     driven = {each.header.seed: each.driven for each in records if each.driven is not None}
     late = {each.header.seed: each.seconds("lateness") for each in records if "lateness" in each.samples}
     outcomes = [each.outcome for each in records if each.outcome is not None]
     worst = next((each for each in outcomes if each.status != "measured"), None)
-    rates = {seed: each.throughput_per_s for seed, each in driven.items() if each.throughput_per_s}
+    rates = {seed: each.throughput_per_s for seed, each in driven.items() if each.throughput_per_s and not wrong}
     targets = {seed: each.target_per_s for seed, each in driven.items() if each.target_per_s}
     means = {seed: float(np.mean(each)) for seed, each in latencies.items()}
     readings = [(each.header.seed, each.measurements) for each in records]
@@ -188,8 +196,8 @@ def _entry(place: Sequence[InferenceRecord], level: float, price: Price | None, 
     accuracy = _accuracy(records)
     return InferenceEntry(
         arm=specification.arm,
-        status=worst.status if worst is not None else "measured",
-        reason=worst.reason if worst is not None else "",
+        status=worst.status if worst is not None else "wrong" if wrong else "measured",
+        reason=worst.reason if worst is not None else wrong,
         facts=records[0].facts,
         processes=len(records),
         queries=tuple(each.queries for each in driven.values()),

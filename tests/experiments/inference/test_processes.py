@@ -44,6 +44,8 @@ from levelbench.records.inference import (
     PeakTrial,
     ScenarioSettings,
 )
+from levelbench.records.inference_summary import summarise_inference
+from levelbench.report.inference import inference_table
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
 from levelbench.training.quality import Bleu, Reconstruction, Top1
 
@@ -236,6 +238,15 @@ def test_old_answers_to_made_up_inputs_are_not_valid(model, tmp_path, monkeypatc
     record, _ = measured(spec, tmp_path / "other")
     assert not record.driven.valid
     assert "its answers are wrong: output 0 is off by" in record.driven.reasons[0]
+
+
+def test_times_of_wrong_answers_are_not_shown_and_get_no_verdict(model, tmp_path, monkeypatch):
+    honest, _ = measured(specification(model, None, scenario()), tmp_path / "store")
+    monkeypatch.setattr(measuring, "open_framework", lambda *_: Remembering())
+    record, _ = measured(specification(model, None, scenario()), tmp_path / "other")
+    entry = summarise_inference([[honest], [record]]).entries[1]
+    assert (entry.status, entry.mean.estimate, entry.throughput.estimate, entry.verdict) == ("wrong", None, None, None)
+    assert "its answers are wrong" in str(inference_table(summarise_inference([[honest], [record]])).rows[1])
 
 
 def test_answers_that_take_the_reference_too_long_are_said_to_be_unchecked(model, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from levelbench.networks.cost import network_cost
 from levelbench.networks.inference import Answerer
 from levelbench.networks.inspect import random_values
 from levelbench.networks.network import read_inputs
+from levelbench.records.inference import WRONG_ANSWERS
 
 _MOST_CALLS = 4
 
@@ -61,7 +62,7 @@ def check_answers(subject: Subject, answerer: Answerer, samples: int, *, alone: 
             found = {name: tensor_of(each) for name, each in named(answers, trains=False).items()}
             finding = compare(reference, found, (OUTPUT_TOLERANCE, None))
             if finding.wrong:
-                return f"its answers are wrong: {finding.wrong} ({finding.checked})", "the answers are wrong"
+                return f"{WRONG_ANSWERS}: {finding.wrong} ({finding.checked})", "the answers are wrong"
             by = reference.facts.by
     except LevelbenchError as error:
         return "", f"the answers were not checked: {error.found}"
