@@ -191,15 +191,13 @@ class Differences:
         version = versions.get((names[0], names[1]))
         remark = f" ({version})" if version and first else ""
         where = "" if first or names[0] == "3x3" else "last "
+        if names[0] == names[1]:
+            later = order > [pair[1] for pair in block].index(theirs[0])
+            names = [f"second {names[0]}", "first"] if later else [f"first {names[0]}", "second"]
         words = (
             f"the stride of {_by(_stride(mine[0]), whole=True)} is at the {where}{names[0]} convolution of the block"
         )
-        instead = names[1]
-        if names[0] == names[1]:
-            at = [[pair[side] for pair in block].index(each) for side, each in enumerate((mine[0], theirs[0]))]
-            second, instead = ("second", "first") if at[0] > at[1] else ("first", "second")
-            words = words.replace(f"the {names[0]} convolution", f"the {second} {names[0]} convolution")
-        self._say("stride", f"{words} instead of the {instead}{remark}", self._name(mine[0], _OURS))
+        self._say("stride", f"{words} instead of the {names[1]}{remark}", self._name(mine[0], _OURS))
         self._strides.update(a.at for a, _ in changed)
 
     def _unpaired(self) -> None:

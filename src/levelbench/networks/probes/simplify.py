@@ -150,15 +150,9 @@ def _padding(e: _Editing, at: int) -> bool:
             return False
     rank = len(layer.shape) - 1
     total = [a + b for a, b in zip(_both(s["padding"], rank), _both(source.settings["padding"], rank), strict=True)]
-    added = (
-        {}
-        if unseen
-        else {"padding mode": mode}
-        if mode != "zeros"
-        else {"counts padding": True}
-        if "average" in str(s)
-        else {}
-    )
+    added = {"counts padding": True} if "average" in str(s) else {}
+    if mode != "zeros" and not unseen:
+        added = {"padding mode": mode}
     e.layers[at] = replace(layer, settings={**s, "padding": symmetric(total), **added})
     first = layer.inputs[0]
     if e.only_reader(first):
