@@ -50,6 +50,7 @@ class OpenVino(OnnxEngine):
         """From the request's counters, which hold the mean of all calls since the model was compiled."""
         import openvino
 
+        # As in load, which reports take over as it stands, so that the two can share nothing.
         options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "PERF_COUNT": True}
         if threads := os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip():
             options["INFERENCE_NUM_THREADS"] = threads
